@@ -80,6 +80,13 @@ impl WalkedRuntime {
         matches!(self, Self::CPython)
     }
 
+    /// Whether a snapshot of a stack has what a walk of its frames needs. Where HotSpot's code returns to depends on its code cache,
+    /// too.
+    #[must_use]
+    pub const fn is_in_snapshots(self) -> bool {
+        !matches!(self, Self::HotSpot)
+    }
+
     /// The number of its frames' kind: of those that share a form with other runtimes, if it has other kinds, too.
     pub(crate) const fn frame_kind(self) -> u32 {
         match self {

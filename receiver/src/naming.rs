@@ -41,7 +41,7 @@ use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};
-use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
+use crate::vm::{RuntimeSource, VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
@@ -56,8 +56,8 @@ pub(crate) struct NamingOptions {
     pub(crate) inlines: bool,
     /// Whether to omit the native frames of virtual machines' loops, whose own frames are in the stack.
     pub(crate) hides_vm_internals: bool,
-    /// The virtual machines whose functions walks look for.
-    pub(crate) interpreters: RuntimeSet,
+    /// The runtimes whose functions walks look for.
+    pub(crate) runtimes: RuntimeSet,
     /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
     pub(crate) source_maps: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
@@ -245,7 +245,7 @@ impl Namer {
     }
 
     /// Adds the interpreter of a process.
-    pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
+    pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
         self.vm.add_process(process, source);
         self.divide_memory();
     }
@@ -309,9 +309,7 @@ impl Namer {
         };
         match generator {
             Some(runtime)
-                if !has_functions
-                    && self.options.interpreters.has(runtime)
-                    && self.jit.is_walked(process) =>
+                if !has_functions && self.options.runtimes.has(runtime) && self.jit.is_walked(process) =>
             {
                 UnnamedCause::TooEarly(runtime)
             }

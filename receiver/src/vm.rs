@@ -1,10 +1,10 @@
-//! Names of the functions that virtual machines interpret.
+//! Names of the functions that language runtimes interpret or have compiled.
 //!
 //! The names are in the memory of the process. They are read when a stack with an unknown function arrives, not when the
 //! profile is written: the process may have exited by then, or have replaced the function.
 //!
 //! Owner: the thread of the reporter or command that has the [`Namer`](crate::naming::Namer). Input: stacks, and the
-//! [`InterpreterSource`]s of processes. Output: functions with their lines.
+//! [`RuntimeSource`]s of processes. Output: functions with their lines.
 
 mod counts;
 mod key;
@@ -20,15 +20,14 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::FunctionError;
-use sidewinder_vm::cpython::CodeCopy;
 use sidewinder_vm::source_map::SourceMaps;
-use sidewinder_vm::{Code, FunctionCache, SharedFunctions};
+use sidewinder_vm::{Code, FunctionCache, RuntimeFunctions, SharedFunctions};
 use tracing::debug;
 
 pub(crate) use self::counts::{VmNameCounts, VmObstacle};
 use self::key::FunctionKey;
 use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
-pub(crate) use self::source::{FunctionLayout, InterpreterSource};
+pub(crate) use self::source::RuntimeSource;
 use crate::foreign::{ReadFailure, ReadProgress};
 use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};
 use crate::time_budget::TimeBudget;
@@ -51,7 +50,7 @@ const MAP_ROUNDS: usize = 4;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
 
-/// The functions of virtual machines that have been named.
+/// The functions of language runtimes that have been named.
 #[derive(Debug)]
 pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessRuntimes>,
@@ -93,14 +92,14 @@ impl VmNames {
         }
     }
 
-    pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        let runtime = source.layout.runtime();
-        let maps = self.open_source_maps(process, &source.layout);
+    pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
+        let runtime = source.functions.runtime();
+        let maps = self.open_source_maps(process, &*source.functions);
         let state = match self.processes.entry(process) {
             Entry::Vacant(vacant) => vacant.insert(ProcessRuntimes::new(source)),
             Entry::Occupied(known) => {
                 let state = known.into_mut();
-                state.sources.retain(|known| known.layout.runtime() != runtime);
+                state.sources.retain(|known| known.functions.runtime() != runtime);
                 state.sources.push(source);
                 state
             }
@@ -110,24 +109,22 @@ impl VmNames {
         }
     }
 
-    /// Has an engine of JavaScript use the source maps of its scripts.
+    /// Has functions be those of the sources that scripts were made of, if the runtime has scripts with source maps.
     fn open_source_maps(
         &self,
         process: ProcessKey,
-        layout: &FunctionLayout,
+        functions: &dyn RuntimeFunctions,
     ) -> Option<Arc<ProcessSourceMaps>> {
-        let (Some(store), FunctionLayout::V8(engine)) = (&self.source_maps, layout) else { return None };
-        match ProcessSourceMaps::new(Pid(process.pid), Arc::clone(store)) {
-            Ok(maps) => {
-                let maps = Arc::new(maps);
-                engine.set_source_maps(Arc::clone(&maps) as Arc<dyn SourceMaps>);
-                Some(maps)
+        let store = self.source_maps.as_ref()?;
+        let mut opened = None;
+        functions.use_source_maps(&mut || {
+            match ProcessSourceMaps::new(Pid(process.pid), Arc::clone(store)) {
+                Ok(maps) => opened = Some(Arc::new(maps)),
+                Err(error) => debug!(pid = process.pid, %error, "can't look for source maps"),
             }
-            Err(error) => {
-                debug!(pid = process.pid, %error, "can't look for source maps");
-                None
-            }
-        }
+            opened.clone().map(|maps| maps as Arc<dyn SourceMaps>)
+        });
+        opened
     }
 
     /// How the search for the source maps of scripts ended.
@@ -164,12 +161,10 @@ impl VmNames {
             Some(None) => true,
             None => false,
         };
-        let CodeObject { head, identity, name, path, lines, .. } = object;
-        let copy = CodeCopy { head, identity, name, path, lines };
-        let is_its_own = |source: &&Arc<InterpreterSource>| source.layout.runtime() == function.runtime;
+        let is_its_own = |source: &&Arc<RuntimeSource>| source.functions.runtime() == function.runtime;
         let Some(source) = state.sources.iter().find(is_its_own) else { return false };
-        let FunctionLayout::CPython(layout) = &source.layout else { return false };
-        match layout.copied_function(copy, object.cookie) {
+        let Some(copied) = source.functions.copied(object) else { return false };
+        match copied {
             Ok(function) => {
                 if !function.has_lines() {
                     self.incomplete.insert(key);

@@ -27,6 +27,12 @@ pub trait ForeignMemory {
     }
 }
 
+impl ForeignMemory for &dyn ForeignMemory {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        (**self).read_exact(at, to)
+    }
+}
+
 /// The memory of one process, and never of another process that reuses its PID.
 ///
 /// Uses `process_vm_readv`, which requires `CAP_SYS_PTRACE`, or the process's own user and capabilities no larger than ours

@@ -47,6 +47,12 @@ impl ReadAt for File {
     }
 }
 
+impl ReadAt for &dyn ReadAt {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(bytes, offset)
+    }
+}
+
 impl ReadAt for &[u8] {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or_default();

@@ -2,11 +2,8 @@
 //! each language runtime, and of given processes.
 
 mod counters;
-mod java;
-mod javascript;
 mod native;
 mod process;
-mod python;
 mod runtimes;
 
 use std::fmt::Write as _;
@@ -215,10 +212,10 @@ fn print_verified() -> CommandResult {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::Requirement;
-    use sidewinder_vm::{RUNTIMES, Runtime, RuntimeDescription};
+    use sidewinder_vm::{Finding, RUNTIMES, Runtime, RuntimeDescription};
 
     use super::native::{NativeReport, StrippedFile};
-    use super::process::{Finding, RuntimeReport};
+    use super::process::RuntimeReport;
     use super::*;
 
     fn test_probe(id: &'static str, required: bool, works: bool) -> Probe {

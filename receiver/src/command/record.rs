@@ -68,7 +68,7 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-fn interpreters(args: &RecordArgs) -> RuntimeSet {
+fn runtimes(args: &RecordArgs) -> RuntimeSet {
     if args.no_interpreters { RuntimeSet::NONE } else { RuntimeSet::ALL }
 }
 
@@ -82,7 +82,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         lines: true,
         inlines: true,
         hides_vm_internals: !args.vm_internals,
-        interpreters: interpreters(args),
+        runtimes: runtimes(args),
         source_maps: args.source_maps,
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
@@ -179,7 +179,7 @@ fn sampling_options(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
-        interpreters: interpreters(args),
+        runtimes: runtimes(args),
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,

@@ -150,7 +150,7 @@ fn namer(args: &TopArgs, debug_roots: Arc<DebugRoots>, opener: Opener) -> Namer 
         lines: false,
         inlines: true,
         hides_vm_internals: true,
-        interpreters: RuntimeSet::ALL,
+        runtimes: RuntimeSet::ALL,
         source_maps: args.source_maps,
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: false,

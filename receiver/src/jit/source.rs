@@ -9,7 +9,7 @@ use sidewinder_process::{
     ProcessRoot, status_numbers,
 };
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
-use sidewinder_vm::{GENERATORS, Interpreter, Runtime, RuntimeSet, find_runtimes};
+use sidewinder_vm::{GENERATORS, Runtime, RuntimeSet, detect, find_runtimes};
 
 use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
@@ -163,9 +163,10 @@ impl JitSource {
         let has_runtime = |file: &_| {
             find_runtimes(file).is_ok_and(|found| found.iter().any(|(found, _)| *found == runtime))
         };
-        opened.flatten().filter(has_runtime).any(|file| {
-            Interpreter::read(&file, RuntimeSet::ALL).is_ok_and(|interpreter| interpreter.is_some())
-        })
+        opened
+            .flatten()
+            .filter(has_runtime)
+            .any(|file| detect(&file, RuntimeSet::ALL).is_ok_and(|found| found.is_some()))
     }
 
     /// The PID of the process in its innermost PID namespace, by which it names its own files.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason, WalkedRuntime};
+use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason};
 use sidewinder_kind::Kind;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 use sidewinder_profile::Link;
@@ -13,7 +13,7 @@ use sidewinder_profile::Link;
 use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;
 use crate::jit::JitSource;
-use crate::vm::InterpreterSource;
+use crate::vm::RuntimeSource;
 
 /// A walked stack.
 #[derive(Debug)]
@@ -35,11 +35,12 @@ impl Stack {
         Self { id, frames, has_anonymous_code, has_vm_frames }
     }
 
-    /// Whether a frame is of code that HotSpot has generated.
-    pub(crate) fn has_hotspot_frames(&self) -> bool {
-        self.has_vm_frames
-            && self.frames.iter().any(|frame| {
-                matches!(frame.kind(), Some(RawFrameKind::Vm(function)) if function.runtime == WalkedRuntime::HotSpot)
+    /// Whether a snapshot of the stack has all that its walk needs, as far as its frames tell.
+    pub(crate) fn is_in_snapshots(&self) -> bool {
+        !self.has_vm_frames
+            || self.frames.iter().all(|frame| match frame.kind() {
+                Some(RawFrameKind::Vm(function)) => function.runtime.is_in_snapshots(),
+                _ => true,
             })
     }
 
@@ -168,9 +169,9 @@ pub(crate) enum Message {
     Process(ProcessKey, Arc<ProcessDescription>),
     /// Where the runtime of a process publishes the names of its generated code: sent before the first event with such code.
     JitSource(ProcessKey, Arc<JitSource>),
-    /// The interpreter that a process runs: sent before the first event with its frames.
-    Interpreter(ProcessKey, Arc<InterpreterSource>),
-    /// A function of a process with an interpreter, copied when it ran.
+    /// A runtime that a process runs: sent before the first event with its frames.
+    Interpreter(ProcessKey, Arc<RuntimeSource>),
+    /// A function of a process with a runtime, copied when it ran.
     CodeObject(ProcessKey, Box<CodeObject>),
     /// A process that has exited. If a later event still refers to it, it is announced again first.
     ProcessExited(ProcessKey),

@@ -38,7 +38,7 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{
     IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, SeekableContent, build, debug_files,
 };
-use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode, VmLoop};
+use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode};
 use self::data::Data;
 #[cfg(test)]
 pub(crate) use self::data::FoundWaitCounts;
@@ -238,7 +238,7 @@ impl<'obj> Sampler<'obj> {
         self.control.counts()
     }
 
-    /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
+    /// The processes whose runtime's state we may not read, so that their stacks have none of its frames.
     pub(crate) fn denied_interpreters(&self) -> Vec<sidewinder_process::ProcessKey> {
         self.control.denied_interpreters()
     }

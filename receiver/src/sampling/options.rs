@@ -19,7 +19,7 @@ use crate::user_probe::UserProbe;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
 /// process comes with a snapshot of its stack; and how many samples of one are taken before its mappings are known, which
-/// have no frames of an interpreter.
+/// have no frames of a runtime.
 const SAMPLES_PER_POLL: u32 = 8;
 /// The shortest and the longest average interval between polls. A longer interval makes frequent execs cheaper. A side band
 /// that fills up is polled more often.
@@ -48,8 +48,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) test_programs: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
-    /// The interpreters whose frames stacks have.
-    pub(crate) interpreters: RuntimeSet,
+    /// The runtimes whose frames stacks have.
+    pub(crate) runtimes: RuntimeSet,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
@@ -100,7 +100,7 @@ impl SamplingOptions {
             test_programs: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
-            interpreters: RuntimeSet::ALL,
+            runtimes: RuntimeSet::ALL,
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
@@ -155,7 +155,7 @@ impl SamplingOptions {
             walk: self.walk,
             frame_limit: self.frame_limit,
             kernel_frames: self.kernel_frames,
-            vm_frames: !self.interpreters.is_empty(),
+            vm_frames: !self.runtimes.is_empty(),
             sampled_cpus: self.sampled_cpus.clone(),
             verifier_log: self.verifier_log,
             min_process_age: self.min_process_age,

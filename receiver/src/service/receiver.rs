@@ -164,7 +164,7 @@ impl ReceiverContext {
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
         let kinds = self.kinds();
         let options = self.options(kinds.clone(), Arc::clone(&debug_roots));
-        let interpreters = options.interpreters;
+        let runtimes = options.runtimes;
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
         self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         let stage = NamingStage::new(Namer::new(NamingOptions {
@@ -173,7 +173,7 @@ impl ReceiverContext {
             lines: symbolize.lines,
             inlines: symbolize.inlines,
             hides_vm_internals: symbolize.vm_internals == VmInternals::Hide,
-            interpreters,
+            runtimes,
             source_maps: symbolize.source_maps,
             budget_bytes: self.budget.names_bytes,
             has_no_time_limit: false,
@@ -322,7 +322,7 @@ impl ReceiverContext {
             test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
-            interpreters: RuntimeSet::without_keys(receiver.interpreters.disabled_keys()),
+            runtimes: RuntimeSet::without_keys(receiver.interpreters.disabled_keys()),
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
             unwind_trust,

@@ -1,4 +1,4 @@
-//! The interpreters of one process, and what is going on with the reads of its functions.
+//! The runtimes of one process, and what is going on with the reads of its functions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sidewinder_vm::FunctionError;
 use super::BATCH_MAX;
 use super::counts::VmObstacle;
 use super::key::FunctionKey;
-use super::source::InterpreterSource;
+use super::source::RuntimeSource;
 use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
 use crate::source_maps::ProcessSourceMaps;
 
@@ -22,11 +22,11 @@ const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// What was read of functions; `None`: their process had ended.
 pub(super) type FunctionsRead = Option<Vec<(VmFunction, Result<Code, FunctionError>)>>;
 
-/// The interpreters of a process, and the reads of its functions.
+/// The runtimes of a process, and the reads of its functions.
 #[derive(Debug)]
 pub(super) struct ProcessRuntimes {
-    /// Of each of its interpreters. They have the same memory.
-    pub(super) sources: Vec<Arc<InterpreterSource>>,
+    /// Of each of its runtimes. They have the same memory.
+    pub(super) sources: Vec<Arc<RuntimeSource>>,
     /// The source maps of its scripts.
     pub(super) source_maps: Option<Arc<ProcessSourceMaps>>,
     /// Whether some of them were read since the last read of functions, some of which need them.
@@ -42,7 +42,7 @@ pub(super) struct ProcessRuntimes {
 }
 
 impl ProcessRuntimes {
-    pub(super) fn new(source: Arc<InterpreterSource>) -> Self {
+    pub(super) fn new(source: Arc<RuntimeSource>) -> Self {
         Self {
             sources: vec![source],
             source_maps: None,
@@ -61,11 +61,11 @@ impl ProcessRuntimes {
         wanted: Vec<VmFunction>,
     ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
         let Some(first) = self.sources.first() else { return Err(ReadFailure::Gone) };
-        let layouts: Vec<_> = self.sources.iter().map(|source| source.layout.clone()).collect();
+        let readers: Vec<_> = self.sources.iter().map(|source| Arc::clone(&source.functions)).collect();
         first.memory.start_read(timeout, move |memory| {
             let read = |wanted: VmFunction| {
-                let layout = layouts.iter().find(|layout| layout.runtime() == wanted.runtime)?;
-                Some((wanted, layout.read_code(memory, wanted)))
+                let functions = readers.iter().find(|functions| functions.runtime() == wanted.runtime)?;
+                Some((wanted, functions.read(memory, wanted)))
             };
             wanted.into_iter().filter_map(read).collect()
         })

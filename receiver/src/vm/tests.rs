@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use sidewinder_address::Avma;
 use sidewinder_bpf::Opener;
 use sidewinder_bpf::{VmForm, WalkedRuntime};
-use sidewinder_process::Pid;
+use sidewinder_process::{FileId, Pid};
+use sidewinder_vm::RuntimeSet;
 
 use super::process_runtimes::BACKOFF_FIRST;
 use super::*;
@@ -48,13 +49,14 @@ fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
 /// Names with a process, and the reader that reads its memory; `None` if there is no CPython here.
 fn names_of(target: &Target, budget_bytes: usize) -> Option<(VmNames, ForeignReader)> {
     let file = File::open(PYTHON).ok()?;
-    let Some(interpreter) = sidewinder_vm::cpython::Interpreter::read(&file).unwrap() else {
+    let Some(runtime) = sidewinder_vm::detect(&file, RuntimeSet::ALL).unwrap() else {
         eprintln!("SKIPPED: {PYTHON} does not contain its interpreter");
         return None;
     };
     let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
     let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader.clone()).unwrap();
-    let source = InterpreterSource::new(FunctionLayout::CPython(interpreter.layout), memory);
+    let functions = runtime.unlocated(FileId(1), None).functions.unwrap();
+    let source = RuntimeSource::new(functions, memory);
     let mut names = VmNames::new(budget_bytes, false, None);
     names.add_process(target.key(), Arc::new(source));
     Some((names, reader))

@@ -1,9 +1,13 @@
 //! What is said of a language runtime, to people and to programs, and by what files with it are known.
 
 use sidewinder_bpf::{VmForm, WalkedRuntime};
+use sidewinder_process::ReadAt;
 use sidewinder_profile::FrameType;
 
-use crate::Runtime;
+#[cfg(doc)]
+use crate::PthreadLayout;
+use crate::inspection::Unsupported;
+use crate::{DetectResult, Runtime};
 
 /// What Sidewinder reads of a language runtime, and what users have to do for the rest.
 #[derive(Debug)]
@@ -55,7 +59,7 @@ pub struct VersionSymbols {
     pub parse: fn(&[Vec<u8>]) -> Option<String>,
 }
 
-/// What is said of frames that walks find.
+/// What is said of a runtime whose frames walks find, and how it is found.
 #[derive(Debug)]
 pub struct WalkedDescription {
     /// Whose frames they are.
@@ -66,6 +70,12 @@ pub struct WalkedDescription {
     pub language: &'static str,
     /// What a function is, by how it is executed.
     pub function: fn(VmForm) -> &'static str,
+    /// Reads a file; `None` if it doesn't contain the runtime, or a build that is not supported.
+    pub detect: fn(&dyn ReadAt) -> DetectResult,
+    /// Whether the layout of the C library's threads is needed to locate it ([`PthreadLayout`]).
+    pub needs_pthread: bool,
+    /// What is said of a build that is not supported; `None`: what its description says of the code that it generates.
+    pub unsupported: Option<Unsupported>,
 }
 
 /// How names are found of code that a runtime generates.

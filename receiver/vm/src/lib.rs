@@ -17,7 +17,8 @@ mod function;
 mod function_cache;
 mod function_error;
 pub mod hotspot;
-mod interpreter;
+mod inspection;
+mod language_runtime;
 mod line_ends;
 mod lines;
 mod pthread;
@@ -29,6 +30,7 @@ pub mod source_map;
 mod split;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
+mod tls;
 mod unwalked;
 pub mod v8;
 
@@ -38,8 +40,13 @@ pub use file_range::FileRange;
 pub use function::Function;
 pub use function_cache::{CachedCode, FunctionCache, SharedTexts};
 pub use function_error::FunctionError;
-pub use interpreter::Interpreter;
+pub use inspection::{Finding, Inspection, Unsupported};
+pub use language_runtime::{
+    DetectResult, GroupLink, LanguageRuntime, LocateError, LocatedRuntime, LoopCode, RuntimeFunctions,
+    TargetProcess, detect,
+};
 pub use pthread::PthreadLayout;
 pub use registry::{GENERATORS, RUNTIMES};
 pub use runtime::{Runtime, find_runtimes};
 pub use runtime_set::RuntimeSet;
+pub use tls::published_location;

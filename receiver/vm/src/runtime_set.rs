@@ -2,7 +2,7 @@
 
 use sidewinder_bpf::WalkedRuntime;
 
-use crate::{Runtime, WalkedDescription, arch};
+use crate::{PthreadLayout, Runtime, WalkedDescription, arch};
 
 /// Which runtimes to look for in files, and whose frames stacks have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -16,6 +16,14 @@ impl RuntimeSet {
 
     /// Those whose frames can be walked on this architecture.
     pub const WALKED: Self = arch::WALKED;
+
+    /// The set of one runtime.
+    #[must_use]
+    pub const fn only(runtime: WalkedRuntime) -> Self {
+        let mut set = Self::NONE;
+        set.0[runtime as usize] = true;
+        set
+    }
 
     /// The set without a runtime.
     #[must_use]
@@ -48,6 +56,13 @@ impl RuntimeSet {
     #[must_use]
     pub fn has(self, runtime: Runtime) -> bool {
         runtime.walked().is_some_and(|walked| self.contains(walked))
+    }
+
+    /// Whether one of them needs the layout of the C library's threads, and that has to be read on this architecture.
+    #[must_use]
+    pub fn reads_pthread(self) -> bool {
+        let needs_it = |runtime| self.contains(runtime) && WalkedDescription::of(runtime).needs_pthread;
+        PthreadLayout::IS_READ && WalkedRuntime::ALL.into_iter().any(needs_it)
     }
 
     /// Whether it contains none.

@@ -4,28 +4,31 @@
 //! [`ForeignReader`], since such reads may never return.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::Opener;
+use sidewinder_bpf::{Opener, WalkedRuntime};
 use sidewinder_process::{
     Backing, ExecutableMapping, MappedFile, OpenError, OpenedFile, Pid, ProcRoot, ProcessRoot, ProcfsError,
     read_executable_mappings,
 };
 use sidewinder_text::ExternalText;
-use sidewinder_vm::{Runtime, RuntimeDescription, find_runtimes};
+use sidewinder_vm::{
+    Finding, Inspection, LanguageRuntime, PthreadLayout, Runtime, RuntimeDescription, RuntimeSet,
+    TargetProcess, Unsupported, WalkedDescription, detect, find_runtimes,
+};
 
 use super::native::NativeReport;
 use super::runtimes::architecture_limit;
-use super::{java, javascript, python};
 use crate::causes::error_chain;
 use crate::exit::Failure;
-use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
+use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use crate::jit::{JitSource, PublishedNames};
 use crate::runtime_advice::{MEMORY_ADVICE, for_process};
 
 /// How long to wait for the mappings or for memory of a process.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The most mappings that are read.
 const MAPPINGS_MAX: usize = 64 << 10;
 
@@ -93,23 +96,6 @@ pub(super) struct RuntimeReport {
     pub(super) next: Option<String>,
 }
 
-/// Whether something can be read, and what was read or why it can't be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Finding {
-    pub(super) is_ok: bool,
-    pub(super) detail: ExternalText<'static>,
-}
-
-impl Finding {
-    pub(super) fn ok(detail: impl Into<ExternalText<'static>>) -> Self {
-        Self { is_ok: true, detail: detail.into() }
-    }
-
-    pub(super) fn limited(detail: impl Into<ExternalText<'static>>) -> Self {
-        Self { is_ok: false, detail: detail.into() }
-    }
-}
-
 /// Looks at processes.
 ///
 /// # Errors
@@ -165,17 +151,17 @@ impl ProcessReport {
 }
 
 /// A process, as far as each runtime is looked at in it.
-pub(super) struct InspectedProcess<'a> {
-    pub(super) pid: Pid,
+struct InspectedProcess<'a> {
+    pid: Pid,
     root: ProcessRoot,
     mappings: &'a [ExecutableMapping],
-    pub(super) reader: &'a ForeignReader,
+    reader: &'a ForeignReader,
 }
 
 impl InspectedProcess<'_> {
     /// The files that it has mapped, each once with its first mapping. Those that were replaced since can't be opened, and are left
     /// out.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&ExecutableMapping, &Arc<MappedFile>, OpenedFile)> {
+    fn files(&self) -> impl Iterator<Item = (&ExecutableMapping, &Arc<MappedFile>, OpenedFile)> {
         let mut seen = HashSet::<&Arc<MappedFile>>::new();
         self.mappings.iter().filter_map(move |mapping| {
             let file = mapping.backing.file().filter(|file| seen.insert(*file))?;
@@ -197,21 +183,77 @@ impl InspectedProcess<'_> {
             let (frames, names) = (Finding::limited(limit.why), Finding::limited(limit.why));
             return RuntimeReport { support, version, file: path, frames, names, next: None };
         }
-        match runtime {
-            Runtime::CPython => python::inspect(self, version, path, file, mapping),
-            Runtime::Jvm => java::inspect(self, version, path, file, mapping),
-            Runtime::V8 => javascript::inspect(self, version.clone(), &path, file, mapping)
-                .unwrap_or_else(|| self.inspect_generated(Some(runtime), version, path)),
-            Runtime::Go => RuntimeReport {
-                support,
-                version,
-                file: path,
-                frames: Finding::ok(support.frames),
-                names: Finding::ok(support.names),
-                next: None,
-            },
-            _ => self.inspect_generated(Some(runtime), version, path),
+        if let Some(walked) = runtime.walked() {
+            return self.inspect_walked(walked, version, path, file, mapping);
         }
+        if support.is_complete() {
+            let (frames, names) = (Finding::ok(support.frames), Finding::ok(support.names));
+            return RuntimeReport { support, version, file: path, frames, names, next: None };
+        }
+        self.inspect_generated(Some(runtime), version, path)
+    }
+
+    /// A runtime whose frames walks find, in builds that are supported.
+    fn inspect_walked(
+        &self,
+        walked: WalkedRuntime,
+        version: Option<ExternalText<'static>>,
+        file: ExternalText<'static>,
+        content: &OpenedFile,
+        mapping: &ExecutableMapping,
+    ) -> RuntimeReport {
+        let known = WalkedDescription::of(walked);
+        let support = known.runtime.description();
+        let found = detect(content, RuntimeSet::only(walked)).ok().flatten();
+        let located = found.and_then(|found| Some((found.bias_of(mapping)?, found)));
+        let Some((bias, found)) = located else {
+            let Some(Unsupported { why, next }) = known.unsupported else {
+                return self.inspect_generated(Some(known.runtime), version, file);
+            };
+            let (frames, names) = (Finding::limited(why), Finding::limited(why));
+            return RuntimeReport { support, version, file, frames, names, next: Some(next()) };
+        };
+        let version = version.or_else(|| found.version().map(ExternalText::from));
+        match self.try_to_read(&found, bias) {
+            Ok(Inspection { version: better, frames, names, next }) => {
+                let version = better.map(ExternalText::from).or(version);
+                RuntimeReport { support, version, file, frames, names, next: next.map(str::to_owned) }
+            }
+            Err(UnreadableMemory { why, next }) => {
+                let names = Finding::limited(format!("its memory can't be read: {why}"));
+                let frames = found.frames_by_file().unwrap_or_else(|| names.clone());
+                RuntimeReport { support, version, file, frames, names, next: Some(next.to_owned()) }
+            }
+        }
+    }
+
+    /// Tries to read the frames and names of a runtime.
+    fn try_to_read(
+        &self,
+        found: &Arc<dyn LanguageRuntime>,
+        bias: u64,
+    ) -> Result<Inspection, UnreadableMemory> {
+        let unreadable = |why: String| UnreadableMemory { why, next: "try it again" };
+        let memory = ForeignProcess::from_pid(self.pid, self.reader.clone());
+        let memory = memory.map_err(|error| unreadable(error_chain(&error)))?;
+        let (found, pthread) = (Arc::clone(found), self.pthread_layout(found.runtime()));
+        let read = memory
+            .read_within(TIMEOUT, move |memory| found.inspect(&TargetProcess { memory, bias, pthread }));
+        match read {
+            Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(UnreadableMemory { why: error_chain(&error), next: MEMORY_ADVICE })
+            }
+            Ok(result) => result.map_err(|error| unreadable(error_chain(&error))),
+            Err(failure) => Err(unreadable(failure.to_string())),
+        }
+    }
+
+    /// How the process's C library lays out threads, where that has to be read for a runtime.
+    fn pthread_layout(&self, walked: WalkedRuntime) -> Option<PthreadLayout> {
+        if !RuntimeSet::only(walked).reads_pthread() {
+            return None;
+        }
+        self.files().find_map(|(_, _, file)| PthreadLayout::read(&file).ok()?)
     }
 
     /// A runtime whose functions are visible as far as it has generated code for them.
@@ -237,6 +279,12 @@ impl InspectedProcess<'_> {
         let next = (!next.is_empty()).then(|| next.join("; "));
         RuntimeReport { support, version, file, frames, names, next }
     }
+}
+
+/// Why the memory of a process can't be read, and the next step.
+struct UnreadableMemory {
+    why: String,
+    next: &'static str,
 }
 
 /// What a process publishes for profilers, in words.

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::{Value, json};
 use sidewinder_text::ExternalText;
-use sidewinder_vm::{RUNTIMES, Runtime, RuntimeDescription, RuntimeSet};
+use sidewinder_vm::{Finding, RUNTIMES, Runtime, RuntimeDescription, RuntimeSet};
 
 use super::ProbeStatus;
 use super::native::{NativeReport, StrippedFile};
-use super::process::{Finding, Obstacle, ProcessReport, RuntimeReport};
+use super::process::{Obstacle, ProcessReport, RuntimeReport};
 use crate::runtime_advice::MEMORY_ADVICE;
 
 /// The most files without symbols that are shown of a process.

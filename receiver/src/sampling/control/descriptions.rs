@@ -14,8 +14,8 @@ use tracing::debug;
 
 use super::contexts::{Contexts, ThreadContextSource};
 use super::files::FileTracker;
+use super::jit_sources::JitSources;
 use super::processes::ProcessTracker;
-use super::runtimes::Runtimes;
 use super::variables::ContextVariables;
 use crate::foreign::{ForeignReader, ReadProgress};
 use crate::jit::JitSource;
@@ -29,7 +29,7 @@ pub(crate) struct Descriptions {
     announced: HashSet<ProcessKey>,
     contexts: Contexts,
     variables: ContextVariables,
-    runtimes: Runtimes,
+    jit_sources: JitSources,
 }
 
 impl Descriptions {
@@ -38,13 +38,13 @@ impl Descriptions {
             announced: HashSet::new(),
             contexts: Contexts::new(options, reader),
             variables: ContextVariables::default(),
-            runtimes: Runtimes::default(),
+            jit_sources: JitSources::default(),
         }
     }
 
     /// Looks for the JIT source of a process that a sample has arrived from, while the process exists.
     pub(super) fn find_jit_source(&mut self, pid: Pid, processes: &ProcessTracker) {
-        self.runtimes.find_jit_source(pid, processes);
+        self.jit_sources.find_jit_source(pid, processes);
     }
 
     /// Announces a process before its first event. One that ended before it could be read has the name of the thread that the
@@ -77,7 +77,7 @@ impl Descriptions {
 
     /// Where the runtime of a process publishes the names of its code, if it is not announced yet.
     pub(crate) fn take_jit_source(&mut self, key: ProcessKey) -> Option<Arc<JitSource>> {
-        self.runtimes.take_unannounced(key)
+        self.jit_sources.take_unannounced(key)
     }
 
     /// The keys of the attributes that the threads of a process publish, by key index.
@@ -103,7 +103,7 @@ impl Descriptions {
     /// Records that a process has changed its mappings.
     pub(super) fn mappings_changed(&mut self, pid: Pid) {
         self.contexts.expedite(pid.0);
-        self.runtimes.mappings_changed(pid);
+        self.jit_sources.mappings_changed(pid);
     }
 
     /// Reads the contexts that are due. Returns the announcements of the processes whose context has changed, and the
@@ -179,7 +179,7 @@ impl Descriptions {
 
     /// Forgets processes that no more samples can arrive from.
     pub(super) fn forget_exited(&mut self, processes: &ProcessTracker) -> Vec<Message> {
-        self.runtimes.forget_exited(processes);
+        self.jit_sources.forget_exited(processes);
         let gone = self.announced.extract_if(|key| processes.running_or_exited(*key).is_none());
         let forget = |key| {
             self.contexts.forget(key);

@@ -14,7 +14,7 @@ use sidewinder_process::{ExecutableMapping, FileId, FileTable, FileTableLimits, 
 use sidewinder_text::ExternalText;
 use tracing::{debug, info, warn};
 
-use super::interpreters::InterpreterTracker;
+use super::runtimes::RuntimeTracker;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
 use crate::sampling::message::{FileInfo, Message};
@@ -72,12 +72,12 @@ impl FileTracker {
         Some(Message::File(file, Arc::new(info)))
     }
 
-    /// Loads the unwind tables that have been built. Adds the interpreters that their files contain. Returns the
+    /// Loads the unwind tables that have been built. Adds the runtimes that their files contain. Returns the
     /// announcements of the files, and the processes to publish again; a process may be listed more than once.
     pub(super) fn load_built(
         &mut self,
         profiler: &mut Profiler<'_>,
-        interpreters: &mut InterpreterTracker,
+        runtimes: &mut RuntimeTracker,
     ) -> (Vec<Message>, Vec<Pid>) {
         let (mut announcements, mut users) = (Vec::new(), Vec::new());
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
@@ -85,10 +85,10 @@ impl FileTracker {
             self.log_left_out(&ready, &profiler.arena);
             announcements.extend(self.announce_with_headers(ready.file, &ready.loads));
             if let Some(layout) = ready.pthread {
-                interpreters.add_c_library(ready.file, layout);
+                runtimes.add_c_library(ready.file, layout);
             }
-            if let Some(interpreter) = ready.interpreter
-                && !interpreters.add_file(ready.file, interpreter)
+            if let Some(runtime) = ready.runtime
+                && !runtimes.add_file(ready.file, runtime)
             {
                 let path = self.shown_path(ready.file);
                 warn!(%path, "degraded: Python without its functions, as its evaluation loop is in too many parts");

@@ -7,7 +7,7 @@ mod contexts;
 mod descriptions;
 mod environments;
 mod files;
-mod interpreters;
+mod jit_sources;
 mod membership;
 mod pod;
 mod probes;
@@ -32,13 +32,13 @@ use sidewinder_process::{
 
 use self::descriptions::Descriptions;
 use self::files::FileTracker;
-use self::interpreters::InterpreterTracker;
-pub(super) use self::interpreters::{VmCode, VmLoop};
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
 pub(super) use self::probes::{ProbeError, Probes};
 use self::processes::ProcessTracker;
 use self::publication::Publication;
+use self::runtimes::RuntimeTracker;
+pub(super) use self::runtimes::VmCode;
 use self::tables::binaries::Binaries;
 use self::tables::table_builder::{BuildOptions, TableBuilder};
 use self::tables::{IncompleteTables, SavedTableCounts};
@@ -50,7 +50,7 @@ use crate::foreign::{ForeignReader, ReadCounts};
 
 /// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;
-/// Attempts to locate an interpreter that are due so soon don't wait for the next event.
+/// Attempts to locate a runtime that are due so soon don't wait for the next event.
 const RETRIES_AWAITED: Duration = Duration::from_millis(100);
 /// How long startup waits for the unwind tables of running processes.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ pub(super) struct Control {
     pub(super) files: FileTracker,
     pub(super) publication: Publication,
     pub(super) descriptions: Descriptions,
-    pub(super) interpreters: InterpreterTracker,
+    pub(super) runtimes: RuntimeTracker,
     pub(super) probes: Probes,
     requires_probes: bool,
     /// What the reporter has to be told of processes and files, in order.
@@ -85,7 +85,7 @@ pub(crate) struct ControlCounts {
     pub(crate) read_map_bytes: u64,
     /// Processes whose context can't be read because a privilege is missing.
     pub(crate) contexts_refused: u64,
-    /// Files with an interpreter whose loop is too scattered for walks.
+    /// Files with a runtime whose loop is too scattered for walks.
     pub(crate) interpreters_refused: u64,
     /// Files read again because a walk missed an evicted table.
     pub(crate) tables_reloads: u64,
@@ -112,7 +112,7 @@ impl Control {
         let is_per_process = membership.scope.mode() == TaskFilter::Listed;
         let probes = Probes::start(&options.probes, is_per_process, &options.threads, profiler)
             .map_err(SamplingError::Thread)?;
-        let building = BuildOptions { trust: options.unwind_trust, interpreters: options.interpreters };
+        let building = BuildOptions { trust: options.unwind_trust, runtimes: options.runtimes };
         let builder = TableBuilder::start(
             building,
             options.budget.table_building,
@@ -131,7 +131,7 @@ impl Control {
             files: FileTracker::new(binaries),
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
-            interpreters: InterpreterTracker::default(),
+            runtimes: RuntimeTracker::default(),
             probes,
             requires_probes: options.requires_probes,
             announcements: Vec::new(),
@@ -231,7 +231,7 @@ impl Control {
         let variables = self.descriptions.variables(ProcessKey::from(process));
         let reader = self.processes.reader();
         self.probes.add_process(ProcessKey::from(process));
-        let runtimes = self.interpreters.runtimes(process, &mut self.files.table, reader);
+        let runtimes = self.runtimes.published(process, &mut self.files.table, reader);
         self.publication.publish(process, variables, &runtimes, known_ns, &mut self.files, profiler);
     }
 
@@ -247,7 +247,7 @@ impl Control {
     }
 
     fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>) {
-        let (announcements, users) = self.files.load_built(profiler, &mut self.interpreters);
+        let (announcements, users) = self.files.load_built(profiler, &mut self.runtimes);
         self.announcements.extend(announcements);
         for pid in users {
             // New tables don't make the mappings of a process newer.
@@ -256,12 +256,12 @@ impl Control {
         }
     }
 
-    /// Updates the descriptions of processes, and publishes their thread-context variables and interpreters.
+    /// Updates the descriptions of processes, and publishes their thread-context variables and runtimes.
     pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>) {
         let (announcements, mut changed) =
             self.descriptions.update_contexts(&mut self.processes, &mut self.files);
         self.announcements.extend(announcements);
-        changed.extend(self.interpreters.update(&self.processes));
+        changed.extend(self.runtimes.update(&self.processes));
         for key in changed {
             if let Some(known_ns) = profiler.processes.known_ns(key.pid) {
                 self.publish_process(Pid(key.pid), known_ns, profiler);
@@ -297,7 +297,7 @@ impl Control {
             self.announcements.extend(source.map(|source| Message::JitSource(process, source)));
         }
         if stack.is_some_and(|stack| stack.has_vm_frames) {
-            let sources = self.interpreters.take_unannounced(process).into_iter();
+            let sources = self.runtimes.take_unannounced(process).into_iter();
             self.announcements.extend(sources.map(|source| Message::Interpreter(process, source)));
         }
     }
@@ -316,20 +316,20 @@ impl Control {
     pub(super) fn forget_files(&mut self, age: Duration, profiler: &mut Profiler<'_>) {
         for file in self.files.forget_unused(age, profiler) {
             self.descriptions.forget_file(file);
-            self.interpreters.forget_file(file);
+            self.runtimes.forget_file(file);
             self.announcements.extend(self.files.retract(file));
         }
     }
 
-    /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
+    /// The processes whose runtime's state we may not read, so that their stacks have none of its frames.
     pub(super) fn denied_interpreters(&self) -> Vec<ProcessKey> {
-        self.interpreters.denied()
+        self.runtimes.denied()
     }
 
     /// Forgets processes that no more samples can arrive from.
     pub(super) fn forget_exited(&mut self) {
         self.announcements.extend(self.descriptions.forget_exited(&self.processes));
-        self.interpreters.forget_exited(&self.processes);
+        self.runtimes.forget_exited(&self.processes);
     }
 
     /// Whether events, tables or reads are about to complete.
@@ -338,14 +338,14 @@ impl Control {
             || self.files.binaries.in_progress() > 0
             || self.processes.has_pending_reads()
             || self.descriptions.has_pending_reads()
-            || self.interpreters.has_pending_reads()
+            || self.runtimes.has_pending_reads()
     }
 
     /// Whether there is work that no event triggers.
     pub(super) fn needs_polling(&self) -> bool {
         self.files.binaries.has_misses()
             || self.publication.has_outdated()
-            || self.interpreters.has_retry_within(RETRIES_AWAITED)
+            || self.runtimes.has_retry_within(RETRIES_AWAITED)
     }
 
     /// The files that have no whole table now, for lack of memory.
@@ -360,7 +360,7 @@ impl Control {
             foreign_reads: self.processes.reader().counts(),
             read_map_bytes: self.processes.reader().memory().map_bytes(),
             contexts_refused: self.descriptions.contexts_refused(),
-            interpreters_refused: self.interpreters.refused(),
+            interpreters_refused: self.runtimes.refused(),
             tables_reloads: self.files.binaries.reloads(),
             tables_cut: self.files.binaries.incomplete_files(),
             saved_tables: self.files.binaries.saved_table_counts(),

@@ -1,4 +1,4 @@
-//! Publication into the BPF maps: the mapped ranges of each process, its thread-context variables, and its interpreters.
+//! Publication into the BPF maps: the mapped ranges of each process, its thread-context variables, and its runtimes.
 //!
 //! Owner: the sampling thread. Input: processes and their files. Output: the BPF maps.
 

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
-use sidewinder_bpf::{Pointee, PublishedTlsLocation, TlsVariable, TlsVector};
-use sidewinder_process::tls::{TlsLocation, TlsSymbol, TlsVariableError, read_constant};
+use sidewinder_bpf::{Pointee, TlsVariable, TlsVector};
+use sidewinder_process::tls::{TlsSymbol, TlsVariableError, read_constant};
 use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process, ReadAt};
+use sidewinder_vm::published_location;
 use tracing::debug;
 
 /// The pointer to the record of a thread (OTEP 4947).
@@ -123,22 +124,4 @@ pub(super) fn thread_vector(process: &Process) -> TlsVector {
         |name: &[u8]| name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-");
     let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
     if names.any(is_musl_name) { TlsVector::Musl } else { TlsVector::Glibc }
-}
-
-/// A location as the eBPF programs look it up; `None` if its offset or module is beyond what they support.
-pub(super) fn published_location(at: TlsLocation, vector: TlsVector) -> Option<PublishedTlsLocation> {
-    match at {
-        TlsLocation::Static { offset } => {
-            Some(PublishedTlsLocation::Static { offset: offset.try_into().ok()? })
-        }
-        TlsLocation::Dynamic { module, offset } => {
-            let modules = 0..=PublishedTlsLocation::MODULE_MAX;
-            let module = u16::try_from(module).ok().filter(|module| modules.contains(module))?;
-            Some(PublishedTlsLocation::Dynamic { module, offset: offset.try_into().ok()?, vector })
-        }
-        TlsLocation::Indirect { pointer, offset } => Some(PublishedTlsLocation::Indirect {
-            pointer: pointer.try_into().ok()?,
-            offset: offset.try_into().ok()?,
-        }),
-    }
 }

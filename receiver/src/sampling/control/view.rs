@@ -1,15 +1,15 @@
 //! What the data part reads of the control part, and what it asks of it.
 
 use sidewinder_address::FileOffset;
-use sidewinder_bpf::{Newcomer, Outcome, Profiler, SampleRecord};
+use sidewinder_bpf::{Newcomer, Outcome, Profiler, SampleRecord, WalkedRuntime};
 use sidewinder_process::{ExecutableMapping, FileId, FileTable, OpenedFile, Pid, Process};
 use sidewinder_unwind::Rule;
 
 use super::Control;
-use super::interpreters::{InterpreterTracker, VmCode};
 use super::membership::Membership;
 use super::processes::ProcessTracker;
 use super::replacements::MappingReplacements;
+use super::runtimes::{RuntimeTracker, VmCode};
 use super::tables::binaries::Binaries;
 use crate::foreign::ForeignReader;
 
@@ -22,7 +22,7 @@ pub(crate) struct ProcessView<'a> {
     replacements: &'a MappingReplacements,
     files: &'a mut FileTable,
     binaries: &'a Binaries,
-    interpreters: &'a InterpreterTracker,
+    runtimes: &'a RuntimeTracker,
 }
 
 impl Control {
@@ -33,7 +33,7 @@ impl Control {
             replacements: &self.publication.replacements,
             files: &mut self.files.table,
             binaries: &self.files.binaries,
-            interpreters: &self.interpreters,
+            runtimes: &self.runtimes,
         }
     }
 }
@@ -92,18 +92,18 @@ impl<'a> ProcessView<'a> {
         self.binaries.rule_at(file, at, &profiler.arena, &profiler.tables).is_some()
     }
 
-    /// The code of a virtual machine at a location in a file, if it executes frames that are not in snapshots of stacks.
+    /// The code of a runtime at a location in a file, if it executes frames that are not in snapshots of stacks.
     pub(crate) fn vm_code_at(&self, file: FileId, at: FileOffset) -> Option<VmCode> {
-        self.interpreters.code_at(file, at)
+        self.runtimes.code_at(file, at)
     }
 
-    /// Whether a process maps a file with V8.
-    pub(crate) fn maps_v8(&mut self, process: &Process) -> bool {
-        let interpreters = self.interpreters;
-        interpreters.has_v8()
-            && process
-                .mappings()
-                .any(|mapping| self.file_of(process, mapping).is_some_and(|file| interpreters.is_v8(file)))
+    /// The runtime of which the code that a process generates is, if a snapshot says no more of its functions.
+    pub(crate) fn generator_of(&mut self, process: &Process) -> Option<WalkedRuntime> {
+        let runtimes = self.runtimes;
+        if !runtimes.has_generator() {
+            return None;
+        }
+        process.mappings().find_map(|mapping| runtimes.generator(self.file_of(process, mapping)?))
     }
 }
 

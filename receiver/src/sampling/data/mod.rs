@@ -181,8 +181,7 @@ impl Data {
         }
         let process = view.process_of(&sample);
         let key = process.map(ProcessKey::from);
-        // A walk of a snapshot can't follow code that HotSpot has generated.
-        let can_walk = stack.as_ref().is_none_or(|stack| !stack.has_hotspot_frames());
+        let can_walk = stack.as_ref().is_none_or(|stack| stack.is_in_snapshots());
         let Some(sample) = self.deferred.defer(sample, process, can_walk) else { return };
         let stack = stack.map(|stack| self.without_group_ends(stack));
         let (sample, stack) = self.truncate_stale_frames(sample, stack, view);

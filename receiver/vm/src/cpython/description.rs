@@ -1,9 +1,13 @@
 //! What is said of CPython.
 
+use std::sync::Arc;
+
 use sidewinder_profile::FrameType;
 
-use crate::Runtime;
+use super::interpreter::{Interpreter, Version};
 use crate::description::{RuntimeDescription, VersionSymbols, WalkedDescription};
+use crate::inspection::Unsupported;
+use crate::{LanguageRuntime, Runtime};
 
 pub(crate) const DESCRIPTION: RuntimeDescription = RuntimeDescription {
     runtime: Some(Runtime::CPython),
@@ -26,6 +30,12 @@ pub(crate) const WALKED: WalkedDescription = WalkedDescription {
     key: "python",
     language: "Python",
     function: |_| "Python function",
+    detect: |file| Ok(Interpreter::read(&file)?.map(|found| Arc::new(found) as Arc<dyn LanguageRuntime>)),
+    needs_pthread: true,
+    unsupported: Some(Unsupported {
+        why: "this build of CPython is not supported",
+        next: || format!("use a build of 3.{} to 3.14, 3.13t or 3.14t", Version::OLDEST.minor),
+    }),
 };
 
 /// By `PY_VERSION_HEX`.

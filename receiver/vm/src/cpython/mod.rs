@@ -13,6 +13,8 @@ mod function;
 mod interpreter;
 mod layout;
 mod lines;
+mod published;
+mod runtime;
 mod tail_calls;
 mod text;
 mod thread_list;

@@ -1,9 +1,13 @@
 //! What is said of Java virtual machines.
 
+use std::sync::Arc;
+
 use sidewinder_profile::FrameType;
 
-use crate::Runtime;
+use super::machine::JvmLibrary;
 use crate::description::{RuntimeDescription, WalkedDescription};
+use crate::inspection::Unsupported;
+use crate::{LanguageRuntime, Runtime};
 
 pub(crate) const DESCRIPTION: RuntimeDescription = RuntimeDescription {
     runtime: Some(Runtime::Jvm),
@@ -25,4 +29,10 @@ pub(crate) const WALKED: WalkedDescription = WalkedDescription {
     key: "hotspot",
     language: "Java",
     function: |_| "Java method",
+    detect: |file| Ok(JvmLibrary::read(&file)?.map(|found| Arc::new(found) as Arc<dyn LanguageRuntime>)),
+    needs_pthread: false,
+    unsupported: Some(Unsupported {
+        why: "this virtual machine does not describe itself",
+        next: || "use HotSpot of OpenJDK".to_owned(),
+    }),
 };

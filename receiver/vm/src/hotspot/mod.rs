@@ -17,6 +17,8 @@ mod layout;
 mod lines;
 mod machine;
 mod object;
+mod published;
+mod runtime;
 mod scopes;
 mod structs;
 mod text;

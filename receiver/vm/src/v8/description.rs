@@ -1,10 +1,13 @@
 //! What is said of V8.
 
+use std::sync::Arc;
+
 use sidewinder_bpf::VmForm;
 use sidewinder_profile::FrameType;
 
-use crate::Runtime;
+use super::layout::Library;
 use crate::description::{RuntimeDescription, RuntimeParts, VersionSymbols, WalkedDescription};
+use crate::{LanguageRuntime, Runtime};
 
 /// `v8::internal::Version::major_`, which not all builds export.
 pub(super) const MAJOR: &[u8] = b"_ZN2v88internal7Version6major_E";
@@ -29,8 +32,15 @@ pub(crate) const DESCRIPTION: RuntimeDescription = RuntimeDescription {
     version: Some(VersionSymbols { names: &[MAJOR, MINOR], bytes: size_of::<u32>(), parse: version }),
 };
 
-pub(crate) const WALKED: WalkedDescription =
-    WalkedDescription { runtime: Runtime::V8, key: "v8", language: "JavaScript", function };
+pub(crate) const WALKED: WalkedDescription = WalkedDescription {
+    runtime: Runtime::V8,
+    key: "v8",
+    language: "JavaScript",
+    function,
+    detect: |file| Ok(Library::read(&file)?.map(|found| Arc::new(found) as Arc<dyn LanguageRuntime>)),
+    needs_pthread: false,
+    unsupported: None,
+};
 
 const fn function(form: VmForm) -> &'static str {
     match form {

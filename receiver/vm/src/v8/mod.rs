@@ -13,6 +13,8 @@ mod function;
 mod layout;
 mod lines;
 mod named;
+mod published;
+mod runtime;
 mod scope;
 mod script;
 mod text;

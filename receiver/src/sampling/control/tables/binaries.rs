@@ -14,7 +14,7 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
-use sidewinder_vm::{Interpreter, PthreadLayout};
+use sidewinder_vm::{LanguageRuntime, PthreadLayout};
 
 use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
@@ -65,8 +65,8 @@ pub(crate) struct ReadyFile {
     pub(crate) file: FileId,
     pub(crate) users: Vec<Pid>,
     pub(crate) loads: Vec<LoadSegment>,
-    /// The interpreter that it contains.
-    pub(crate) interpreter: Option<Arc<Interpreter>>,
+    /// The runtime that it contains.
+    pub(crate) runtime: Option<Arc<dyn LanguageRuntime>>,
     /// How the C library that it is lays out threads, if that was looked for.
     pub(crate) pthread: Option<PthreadLayout>,
     /// Why it has no table, or an incomplete one.
@@ -263,7 +263,7 @@ impl Binaries {
         }
         let mut ready = Vec::new();
         while let Some(delivery) = self.builder.try_next() {
-            let Delivery { file, built, interpreter, pthread, cpu_time, budget_bytes } = delivery;
+            let Delivery { file, built, runtime, pthread, cpu_time, budget_bytes } = delivery;
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
             let is_rebuild = matches!(binary.state, TableState::Built(_));
             if let Some(cpu_time) = cpu_time {
@@ -316,7 +316,7 @@ impl Binaries {
                 file,
                 users,
                 loads,
-                interpreter,
+                runtime,
                 pthread,
                 failure,
                 is_known_failure,

@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::Packing;
-use sidewinder_bpf::WalkedRuntime;
 use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::{Interpreter, PthreadLayout, RuntimeSet};
+use sidewinder_vm::{LanguageRuntime, PthreadLayout, RuntimeSet, detect};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
@@ -53,8 +52,8 @@ pub(crate) struct TableBuilder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildOptions {
     pub(crate) trust: TrustedSide,
-    /// Which interpreters to look for in files.
-    pub(crate) interpreters: RuntimeSet,
+    /// Which runtimes to look for in files.
+    pub(crate) runtimes: RuntimeSet,
 }
 
 /// A request to build a file's table, or segments of it.
@@ -83,8 +82,8 @@ pub(crate) enum BuildScope {
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<BuiltTable, BuildError>,
-    /// The interpreter that the file contains. It is looked for when the whole file is requested, if at all.
-    pub(crate) interpreter: Option<Arc<Interpreter>>,
+    /// The runtime that the file contains. It is looked for when the whole file is requested, if at all.
+    pub(crate) runtime: Option<Arc<dyn LanguageRuntime>>,
     /// How the C library that the file is lays out threads, if that is looked for: CPython's state is found by it.
     pub(crate) pthread: Option<PthreadLayout>,
     /// The CPU time that the request took; `None`: more deliveries follow.
@@ -103,14 +102,14 @@ impl BuildRequest {
         saved: Option<&SavedTables>,
         outgoing: &Sender<Delivery>,
     ) -> bool {
-        let BuildOptions { trust, interpreters } = options;
+        let BuildOptions { trust, runtimes } = options;
         let start = thread_cpu_time();
-        let interpreter = self.find_interpreter(interpreters);
-        let pthread = self.find_pthread(interpreters);
+        let runtime = self.find_runtime(runtimes);
+        let pthread = self.find_pthread(runtimes);
         let send = |built, cpu_time| {
-            let interpreter = interpreter.clone();
+            let runtime = runtime.clone();
             outgoing
-                .send(Delivery { file: self.file, built, interpreter, pthread, cpu_time, budget_bytes })
+                .send(Delivery { file: self.file, built, runtime, pthread, cpu_time, budget_bytes })
                 .is_ok()
         };
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
@@ -131,23 +130,19 @@ impl BuildRequest {
         send(built.unwrap_or(Err(BuildError::Panicked)), Some(thread_cpu_time().saturating_sub(start)))
     }
 
-    /// The interpreter that the file contains, if the whole file is requested.
-    fn find_interpreter(&self, wanted: RuntimeSet) -> Option<Arc<Interpreter>> {
+    /// The runtime that the file contains, if the whole file is requested.
+    fn find_runtime(&self, wanted: RuntimeSet) -> Option<Arc<dyn LanguageRuntime>> {
         match self.scope {
             BuildScope::WholeFile { .. } => {
-                let read = catch_unwind(AssertUnwindSafe(|| Interpreter::read(&self.content, wanted)));
-                read.ok()?.ok()?.map(Arc::new)
+                catch_unwind(AssertUnwindSafe(|| detect(&self.content, wanted))).ok()?.ok()?
             }
             BuildScope::Segments { .. } => None,
         }
     }
 
-    /// The layout of threads, if the whole file is requested, and this architecture needs it.
+    /// The layout of threads, if the whole file is requested, and it is needed.
     fn find_pthread(&self, wanted: RuntimeSet) -> Option<PthreadLayout> {
-        if !PthreadLayout::IS_READ
-            || !wanted.contains(WalkedRuntime::CPython)
-            || !matches!(self.scope, BuildScope::WholeFile { .. })
-        {
+        if !wanted.reads_pthread() || !matches!(self.scope, BuildScope::WholeFile { .. }) {
             return None;
         }
         catch_unwind(AssertUnwindSafe(|| PthreadLayout::read(&self.content))).ok()?.ok()?

@@ -10,7 +10,7 @@ use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
     LoadError, MappedRange, Opener, Options, Outcome, PackedSegment, Profiler, RawFrame, Record,
     RegisterFile, SegmentId, StackEntries, StackHash, StackMemory, StackPiece, StackSnapshot, Storage,
-    WalkMode, monotonic_ns,
+    WalkMode, WalkedRuntime, monotonic_ns,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
@@ -319,8 +319,8 @@ impl CodeLookup for Programs<'_> {
         None
     }
 
-    fn generates_javascript(&mut self) -> bool {
-        false
+    fn generator(&mut self) -> Option<WalkedRuntime> {
+        None
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

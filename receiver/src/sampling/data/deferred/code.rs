@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sidewinder_address::{Avma, FileOffset};
-use sidewinder_bpf::Profiler;
+use sidewinder_bpf::{Profiler, WalkedRuntime};
 use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
@@ -16,8 +16,8 @@ pub(crate) struct ProcessCode<'a, 'view, 'obj> {
     view: &'a mut ProcessView<'view>,
     profiler: &'a Profiler<'obj>,
     files_seen: HashSet<FileId>,
-    /// Whether the process maps a file with V8, once that was looked up.
-    maps_v8: Option<bool>,
+    /// The runtime of which the code that the process generates is, once that was looked up.
+    generator: Option<Option<WalkedRuntime>>,
 }
 
 impl<'a, 'view, 'obj> ProcessCode<'a, 'view, 'obj> {
@@ -26,7 +26,7 @@ impl<'a, 'view, 'obj> ProcessCode<'a, 'view, 'obj> {
         view: &'a mut ProcessView<'view>,
         profiler: &'a Profiler<'obj>,
     ) -> Self {
-        Self { process, view, profiler, files_seen: HashSet::new(), maps_v8: None }
+        Self { process, view, profiler, files_seen: HashSet::new(), generator: None }
     }
 
     /// The files that the walk has encountered.
@@ -51,9 +51,9 @@ impl CodeLookup for ProcessCode<'_, '_, '_> {
         self.view.vm_code_at(file, offset)
     }
 
-    fn generates_javascript(&mut self) -> bool {
+    fn generator(&mut self) -> Option<WalkedRuntime> {
         let Self { process, view, .. } = self;
-        *self.maps_v8.get_or_insert_with(|| view.maps_v8(process))
+        *self.generator.get_or_insert_with(|| view.generator_of(process))
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

@@ -1,4 +1,4 @@
-//! Frames of CPython that the programs took when a walk ended early. Each activation of its loop executes a group of them; a
+//! Frames of runtimes that the programs took when a walk ended early. Each activation of a loop executes a group of them; a
 //! deferred walk finds the activations' native frames, and puts the groups before those.
 //!
 //! They are in the same stack: first, the groups of activations that the walk passed, each before the activation's native frame;
@@ -7,8 +7,7 @@
 use std::collections::VecDeque;
 
 use sidewinder_bpf::{RawFrame, RawFrameKind, VmMissing, WalkedRuntime};
-
-use crate::sampling::VmLoop;
+use sidewinder_vm::GroupLink;
 
 /// The groups of a stack that a deferred walk has not come to yet, innermost first.
 #[derive(Debug, Default)]
@@ -35,7 +34,7 @@ impl VmGroups {
             if let Some(anchor) = frame.vm_group_end() {
                 let anchor = Some(anchor).filter(|anchor| *anchor != 0);
                 left.push_back(Group { frames: std::mem::take(&mut open), is_settled: false, anchor });
-            } else if is_in_group(frame) {
+            } else if runtime_of_group(frame).is_some() {
                 open.push(*frame);
             } else {
                 let frames = std::mem::take(&mut open);
@@ -46,8 +45,10 @@ impl VmGroups {
         }
         if let Some(last) = open.last() {
             // The rest of the last one was not taken, or could not be.
-            if !is_missing(last) {
-                open.push(missing(VmMissing::TooEarly));
+            if let Some(runtime) = runtime_of_group(last)
+                && !is_missing(last)
+            {
+                open.push(RawFrame::missing(runtime, VmMissing::TooEarly));
             }
             left.push_back(Group { frames: open, is_settled: false, anchor: None });
         }
@@ -57,29 +58,36 @@ impl VmGroups {
     /// The frames of the next activation, whose native frame is from `sp` up to `end`, if that is known: what it keeps there tells
     /// whether a group is its own. An activation that has just begun, or is about to end, has none; that can only be the innermost
     /// one.
-    pub(crate) fn take(&mut self, vm_loop: VmLoop, sp: u64, end: Option<u64>) -> Vec<RawFrame> {
+    pub(crate) fn take(
+        &mut self,
+        runtime: WalkedRuntime,
+        link: GroupLink,
+        sp: u64,
+        end: Option<u64>,
+    ) -> Vec<RawFrame> {
+        let missing = |reason| vec![RawFrame::missing(runtime, reason)];
         let is_innermost = !std::mem::replace(&mut self.is_entered, true);
-        let Some(next) = self.left.front() else { return vec![missing(VmMissing::TooEarly)] };
+        let Some(next) = self.left.front() else { return missing(VmMissing::TooEarly) };
         if !next.is_settled {
-            if is_innermost && vm_loop != VmLoop::Linked {
-                if vm_loop == VmLoop::Unwritten {
+            if is_innermost && link != GroupLink::Linked {
+                if link == GroupLink::Unwritten {
                     self.left.clear();
                 }
-                return vec![missing(VmMissing::NoFrames)];
+                return missing(VmMissing::NoFrames);
             }
             if let (Some(anchor), Some(end)) = (next.anchor, end)
                 && !(sp..end).contains(&anchor)
             {
                 if is_innermost && anchor >= end {
-                    return vec![missing(VmMissing::NoFrames)];
+                    return missing(VmMissing::NoFrames);
                 }
                 self.left.clear();
-                return vec![missing(VmMissing::Unreadable)];
+                return missing(VmMissing::Unreadable);
             }
         }
         match self.left.pop_front() {
             Some(Group { frames, .. }) if !frames.is_empty() => frames,
-            _ => vec![missing(VmMissing::NoFrames)],
+            _ => missing(VmMissing::NoFrames),
         }
     }
 }
@@ -94,20 +102,18 @@ pub(crate) fn without_group_ends(frames: &[RawFrame]) -> Option<Vec<RawFrame>> {
     })
 }
 
-fn is_in_group(frame: &RawFrame) -> bool {
-    match frame.kind() {
-        Some(RawFrameKind::Vm(function)) => function.runtime.has_groups(),
-        Some(RawFrameKind::Missing { runtime, .. }) => runtime.has_groups(),
-        _ => false,
-    }
+/// The runtime of a frame that is in a group.
+fn runtime_of_group(frame: &RawFrame) -> Option<WalkedRuntime> {
+    let runtime = match frame.kind()? {
+        RawFrameKind::Vm(function) => function.runtime,
+        RawFrameKind::Missing { runtime, .. } => runtime,
+        RawFrameKind::Native { .. } | RawFrameKind::Kernel | RawFrameKind::Anonymous => return None,
+    };
+    runtime.has_groups().then_some(runtime)
 }
 
 fn is_missing(frame: &RawFrame) -> bool {
     matches!(frame.kind(), Some(RawFrameKind::Missing { .. }))
-}
-
-fn missing(reason: VmMissing) -> RawFrame {
-    RawFrame::missing(WalkedRuntime::CPython, reason)
 }
 
 #[cfg(test)]
@@ -119,7 +125,7 @@ mod tests {
 
     fn python(number: u32) -> RawFrame {
         let object = Avma(u64::from(number) << 8);
-        let (runtime, form) = (WalkedRuntime::CPython, VmForm::Interpreted);
+        let (runtime, form) = (PYTHON, VmForm::Interpreted);
         let function = VmFunction { runtime, object, cookie: number, place: 0, form };
         RawFrame::new(RawFrameKind::Vm(function), 0, false, false)
     }
@@ -129,6 +135,11 @@ mod tests {
     }
 
     const NO_FRAMES: VmMissing = VmMissing::NoFrames;
+    const PYTHON: WalkedRuntime = WalkedRuntime::CPython;
+
+    fn missing(reason: VmMissing) -> RawFrame {
+        RawFrame::missing(PYTHON, reason)
+    }
 
     #[test]
     fn groups_come_in_the_order_of_their_activations() {
@@ -150,26 +161,26 @@ mod tests {
         assert_eq!(without_group_ends(&stack[..5]), None);
         let mut groups = VmGroups::from_frames(&stack);
         // What the walk passed needs no proof.
-        assert_eq!(groups.take(VmLoop::Unlinked, 0x1000, Some(0x1100)), [python(1), python(2)]);
-        assert_eq!(groups.take(VmLoop::Linked, 0x6f00, Some(0x7100)), [python(3)]);
-        assert_eq!(groups.take(VmLoop::Linked, 0x7f00, None), [python(4), python(5)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Unlinked, 0x1000, Some(0x1100)), [python(1), python(2)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x6f00, Some(0x7100)), [python(3)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x7f00, None), [python(4), python(5)]);
         let too_early = missing(VmMissing::TooEarly);
-        assert_eq!(groups.take(VmLoop::Linked, 0x9000, Some(0x9100)), [python(6), too_early]);
-        assert_eq!(groups.take(VmLoop::Linked, 0xa000, Some(0xa100)), [too_early]);
-        assert_eq!(VmGroups::default().take(VmLoop::Linked, 0, None), [too_early]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x9000, Some(0x9100)), [python(6), too_early]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0xa000, Some(0xa100)), [too_early]);
+        assert_eq!(VmGroups::default().take(PYTHON, GroupLink::Linked, 0, None), [too_early]);
     }
 
     #[test]
     fn an_activation_without_frames_does_not_get_those_of_its_caller() {
         let stack = [native(1), python(1), RawFrame::end_of_vm_group(0x7000)];
         let mut groups = VmGroups::from_frames(&stack);
-        assert_eq!(groups.take(VmLoop::Linked, 0x6000, Some(0x6100)), [missing(NO_FRAMES)]);
-        assert_eq!(groups.take(VmLoop::Linked, 0x6f00, Some(0x7100)), [python(1)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x6000, Some(0x6100)), [missing(NO_FRAMES)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x6f00, Some(0x7100)), [python(1)]);
 
         let without_anchor = [native(1), python(1), RawFrame::end_of_vm_group(0)];
         let mut groups = VmGroups::from_frames(&without_anchor);
-        assert_eq!(groups.take(VmLoop::Unlinked, 0x6000, Some(0x6100)), [missing(NO_FRAMES)]);
-        assert_eq!(groups.take(VmLoop::Unlinked, 0x6f00, Some(0x7100)), [python(1)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Unlinked, 0x6000, Some(0x6100)), [missing(NO_FRAMES)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Unlinked, 0x6f00, Some(0x7100)), [python(1)]);
     }
 
     #[test]
@@ -177,14 +188,17 @@ mod tests {
         let stack = [native(1), python(1), RawFrame::end_of_vm_group(0x5000), python(2)];
         let mut groups = VmGroups::from_frames(&stack);
         assert_eq!(
-            groups.take(VmLoop::Linked, 0x6000, Some(0x6100)),
+            groups.take(PYTHON, GroupLink::Linked, 0x6000, Some(0x6100)),
             [missing(VmMissing::Unreadable)],
             "torn"
         );
-        assert_eq!(groups.take(VmLoop::Linked, 0x7000, Some(0x7100)), [missing(VmMissing::TooEarly)]);
+        assert_eq!(
+            groups.take(PYTHON, GroupLink::Linked, 0x7000, Some(0x7100)),
+            [missing(VmMissing::TooEarly)]
+        );
 
         let mut groups = VmGroups::from_frames(&[native(1), python(1), RawFrame::end_of_vm_group(0)]);
-        assert_eq!(groups.take(VmLoop::Unwritten, 0x6000, None), [missing(NO_FRAMES)]);
-        assert_eq!(groups.take(VmLoop::Linked, 0x7000, None), [missing(VmMissing::TooEarly)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Unwritten, 0x6000, None), [missing(NO_FRAMES)]);
+        assert_eq!(groups.take(PYTHON, GroupLink::Linked, 0x7000, None), [missing(VmMissing::TooEarly)]);
     }
 }

@@ -8,6 +8,7 @@ use sidewinder_bpf::{
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
 use sidewinder_unwind_table::{FrameRegisters, ReturnAddress, Rule, StepError};
+use sidewinder_vm::LoopCode;
 
 use super::groups::VmGroups;
 use super::guess::{SnapshotStack, guess_caller};
@@ -34,27 +35,30 @@ pub(crate) trait CodeLookup {
     /// The code at an address.
     fn locate(&mut self, address: Avma) -> CodeLocation;
 
-    /// The code of a virtual machine at a location, if it executes frames that are not in snapshots.
+    /// The code of a runtime at a location, if it executes frames that are not in snapshots.
     fn vm_code_at(&self, file: FileId, offset: FileOffset) -> Option<VmCode>;
 
-    /// Whether code that no file backs is of functions of JavaScript.
-    fn generates_javascript(&mut self) -> bool;
+    /// The runtime of whose functions code is that no file backs, if a snapshot says no more of these.
+    fn generator(&mut self) -> Option<WalkedRuntime>;
 
     /// The bytes before an address, if they can be read.
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
 
-    /// Whether the code at a location executes a function of JavaScript.
-    fn executes_javascript(&mut self, location: &CodeLocation) -> bool {
+    /// The runtime of which the code at a location executes a function, if that can't be found any more.
+    fn unknown_function_at(&mut self, location: &CodeLocation) -> Option<WalkedRuntime> {
         match *location {
-            CodeLocation::Anonymous => self.generates_javascript(),
-            CodeLocation::File { file, offset, .. } => self.vm_code_at(file, offset) == Some(VmCode::V8),
-            CodeLocation::Unmapped | CodeLocation::TableNotLoaded { .. } => false,
+            CodeLocation::Anonymous => self.generator(),
+            CodeLocation::File { file, offset, .. } => match self.vm_code_at(file, offset)? {
+                VmCode { runtime, code: LoopCode::OneFunction } => Some(runtime),
+                VmCode { code: LoopCode::Group(_), .. } => None,
+            },
+            CodeLocation::Unmapped | CodeLocation::TableNotLoaded { .. } => None,
         }
     }
 }
 
-/// The frames of the user stack, leaf first, and the outcome of the walk. `groups`: the frames of virtual machines that were
-/// taken with the sample. Functions of JavaScript can't be found any more: one frame stands for each run of them.
+/// The frames of the user stack, leaf first, and the outcome of the walk. `groups`: the frames of runtimes that were
+/// taken with the sample. Functions on the native stack can't be found any more: one frame stands for each run of them.
 ///
 /// # Errors
 /// The location of a rule that is not loaded.
@@ -68,7 +72,7 @@ pub(crate) fn walk(
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
     let (mut has_guessed, mut stack_switches) = (false, 0);
-    let mut is_javascript = false;
+    let mut unknown_function = None;
     let outcome = loop {
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
         let location = code.locate(address);
@@ -79,9 +83,12 @@ pub(crate) fn walk(
         }
         let frame = |kind, address| RawFrame::new(kind, address, is_return_address, is_unproven);
         let mut is_generated = false;
-        let was_javascript = std::mem::replace(&mut is_javascript, code.executes_javascript(&location));
-        if is_javascript && !was_javascript && frames.len() + 1 < frame_limit {
-            frames.push(RawFrame::missing(WalkedRuntime::V8, VmMissing::TooEarly));
+        let before = std::mem::replace(&mut unknown_function, code.unknown_function_at(&location));
+        if let Some(runtime) = unknown_function
+            && before.is_none()
+            && frames.len() + 1 < frame_limit
+        {
+            frames.push(RawFrame::missing(runtime, VmMissing::TooEarly));
         }
         let rule = match location {
             CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
@@ -109,12 +116,12 @@ pub(crate) fn walk(
                 let kind = RawFrameKind::Native { file: file.0 };
                 let native = frame(kind, offset.0 + u64::from(is_return_address));
                 let vm_code = code.vm_code_at(file, offset);
-                if let Some(VmCode::CPythonLoop(vm_loop)) = vm_code {
+                if let Some(VmCode { runtime, code: LoopCode::Group(link) }) = vm_code {
                     let caller =
                         rule.as_ref().ok().map(|rule| rule.step(&registers, &SnapshotStack(snapshot)));
                     let end = caller.and_then(Result::ok).map(|caller| caller.sp);
                     let room = frame_limit.saturating_sub(frames.len() + 1);
-                    frames.extend(groups.take(vm_loop, registers.sp, end).into_iter().take(room));
+                    frames.extend(groups.take(runtime, link, registers.sp, end).into_iter().take(room));
                 }
                 frames.push(if vm_code.is_some() { native.in_vm_loop() } else { native });
                 match rule {
@@ -161,9 +168,9 @@ fn outcome_from_error(error: StepError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::StackPiece;
+    use sidewinder_vm::GroupLink;
 
     use super::*;
-    use crate::sampling::VmLoop;
 
     const SP: u64 = 0x7000;
     const LEAF: u64 = 0x100;
@@ -196,11 +203,12 @@ mod tests {
         }
 
         fn vm_code_at(&self, _: FileId, offset: FileOffset) -> Option<VmCode> {
-            (offset.0 & !0xff == JAVASCRIPT_LOOP).then_some(VmCode::V8)
+            let code = VmCode { runtime: WalkedRuntime::V8, code: LoopCode::OneFunction };
+            (offset.0 & !0xff == JAVASCRIPT_LOOP).then_some(code)
         }
 
-        fn generates_javascript(&mut self) -> bool {
-            true
+        fn generator(&mut self) -> Option<WalkedRuntime> {
+            Some(WalkedRuntime::V8)
         }
 
         fn bytes_before(&mut self, _: Avma) -> Option<[u8; CALL_BYTES]> {
@@ -214,11 +222,12 @@ mod tests {
         }
 
         fn vm_code_at(&self, _: FileId, offset: FileOffset) -> Option<VmCode> {
-            (offset.0 & !0xff == LOOP).then_some(VmCode::CPythonLoop(VmLoop::Linked))
+            let code = LoopCode::Group(GroupLink::Linked);
+            (offset.0 & !0xff == LOOP).then_some(VmCode { runtime: WalkedRuntime::CPython, code })
         }
 
-        fn generates_javascript(&mut self) -> bool {
-            false
+        fn generator(&mut self) -> Option<WalkedRuntime> {
+            None
         }
 
         fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
