@@ -1,5 +1,7 @@
-//! Virtual machines: which one a file contains, where their state is, how their frames are laid out, and the names of their
-//! functions.
+//! Language runtimes: which one a file contains, where its state is, how its frames are laid out, and the names of its functions.
+//!
+//! Each runtime whose frames walks find has a folder, where it implements [`LanguageRuntime`] and [`RuntimeFunctions`]. `registry.rs`
+//! names them; what they share is beside their folders. A [`RuntimeDescription`] has what is said of a runtime in words.
 //!
 //! Bytes and layouts in, names out; no I/O of its own: files are read through
 //! [`ReadAt`](sidewinder_process::ReadAt), processes through [`ForeignMemory`](sidewinder_process::ForeignMemory). Both belong
