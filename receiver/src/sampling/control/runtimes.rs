@@ -325,3 +325,6 @@ impl RuntimeTracker {
         self.processes.retain(|(process, _), _| processes.running_or_exited(*process).is_some());
     }
 }
+
+#[cfg(test)]
+mod tests;
