@@ -244,8 +244,8 @@ impl Namer {
         self.jit.add_process(process, source);
     }
 
-    /// Adds the interpreter of a process.
-    pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
+    /// Adds a runtime of a process.
+    pub(crate) fn add_runtime(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
         self.vm.add_process(process, source);
         self.divide_memory();
     }

@@ -110,8 +110,8 @@ impl NamingStage {
                 self.namer.add_jit_source(key, source);
                 Some(Update::Renamed(RenamedFrames::ProcessSpecific))
             }
-            Message::Interpreter(key, source) => {
-                self.namer.add_interpreter(key, source);
+            Message::Runtime(key, source) => {
+                self.namer.add_runtime(key, source);
                 Some(Update::Renamed(RenamedFrames::ProcessSpecific))
             }
             Message::CodeObject(key, object) => {

@@ -170,7 +170,7 @@ pub(crate) enum Message {
     /// Where the runtime of a process publishes the names of its generated code: sent before the first event with such code.
     JitSource(ProcessKey, Arc<JitSource>),
     /// A runtime that a process runs: sent before the first event with its frames.
-    Interpreter(ProcessKey, Arc<RuntimeSource>),
+    Runtime(ProcessKey, Arc<RuntimeSource>),
     /// A function of a process with a runtime, copied when it ran.
     CodeObject(ProcessKey, Box<CodeObject>),
     /// A process that has exited. If a later event still refers to it, it is announced again first.

@@ -239,8 +239,8 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// The processes whose runtime's state we may not read, so that their stacks have none of its frames.
-    pub(crate) fn denied_interpreters(&self) -> Vec<sidewinder_process::ProcessKey> {
-        self.control.denied_interpreters()
+    pub(crate) fn denied_runtimes(&self) -> Vec<sidewinder_process::ProcessKey> {
+        self.control.denied_runtimes()
     }
 
     /// The probes that are attached nowhere.

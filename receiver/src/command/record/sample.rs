@@ -38,7 +38,7 @@ pub(super) struct RecordingStats {
     pub(super) tables_reloads: u64,
     pub(super) maps_bytes: u64,
     /// The processes whose interpreter's state we may not read.
-    pub(super) denied_interpreters: Vec<ProcessKey>,
+    pub(super) denied_runtimes: Vec<ProcessKey>,
 }
 
 /// Samples until the recording ends, and sends what was sampled to `sink`.
@@ -112,7 +112,7 @@ pub(super) fn sample(
         tables_evictions: sampler.profiler().tables.evictions(),
         tables_reloads: sampler.control_counts().tables_reloads,
         maps_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
-        denied_interpreters: sampler.denied_interpreters(),
+        denied_runtimes: sampler.denied_runtimes(),
     })
 }
 

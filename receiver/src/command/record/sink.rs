@@ -148,7 +148,7 @@ impl EventSink {
         let namer = &mut stage.namer;
         NameGaps {
             stripped: samples.innermost.stripped_binaries(namer, asks_servers),
-            unnamed: samples.unnamed.groups(namer, &recorded.denied_interpreters, recorded.end_ns),
+            unnamed: samples.unnamed.groups(namer, &recorded.denied_runtimes, recorded.end_ns),
         }
     }
 }

@@ -196,7 +196,7 @@ mod tests {
             tables_evictions,
             tables_reloads,
             maps_bytes: 0,
-            denied_interpreters: Vec::new(),
+            denied_runtimes: Vec::new(),
         };
         let (refused, maps, gaps) =
             (RefusedFiles::default(), SourceMapCounts::default(), NameGaps::default());

@@ -298,7 +298,7 @@ impl Control {
         }
         if stack.is_some_and(|stack| stack.has_vm_frames) {
             let sources = self.runtimes.take_unannounced(process).into_iter();
-            self.announcements.extend(sources.map(|source| Message::Interpreter(process, source)));
+            self.announcements.extend(sources.map(|source| Message::Runtime(process, source)));
         }
     }
 
@@ -322,7 +322,7 @@ impl Control {
     }
 
     /// The processes whose runtime's state we may not read, so that their stacks have none of its frames.
-    pub(super) fn denied_interpreters(&self) -> Vec<ProcessKey> {
+    pub(super) fn denied_runtimes(&self) -> Vec<ProcessKey> {
         self.runtimes.denied()
     }
 
