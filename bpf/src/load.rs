@@ -95,7 +95,7 @@ pub struct Options {
     pub min_process_age: Duration,
     /// Whether samples include the attributes that threads publish, in addition to the span.
     pub context_attributes: bool,
-    /// Whether stacks have the frames of virtual machines.
+    /// Whether stacks have the frames of runtimes.
     pub vm_frames: bool,
     /// The CPUs that are sampled, as far as they are online; empty: all.
     pub sampled_cpus: CpuIds,

@@ -87,7 +87,7 @@ impl WalkedRuntime {
         !matches!(self, Self::HotSpot)
     }
 
-    /// The number of its frames' kind: of those that share a form with other runtimes, if it has other kinds, too.
+    /// The kind of its frames. V8's of WebAssembly and of regular expressions have others.
     pub(crate) const fn frame_kind(self) -> u32 {
         match self {
             Self::CPython => intf::SW_FRAME_CPYTHON,

@@ -82,7 +82,7 @@ impl UnnamedSamples {
         }
     }
 
-    /// The processes to report, those with the most unnamed samples first. `denied`: those whose interpreter could not be
+    /// The processes to report, those with the most unnamed samples first. `denied`: those whose runtime could not be
     /// found because their memory can't be read; none of their samples has its frames. `end_ns`: the end of the recording, by
     /// `CLOCK_MONOTONIC`.
     pub(crate) fn groups(&self, namer: &mut Namer, denied: &[ProcessKey], end_ns: u64) -> Vec<UnnamedGroup> {

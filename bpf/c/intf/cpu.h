@@ -84,7 +84,7 @@ struct sw_slot_head {
 	__u64 thread_contexts_read; /* the thread published a span or labels */
 	__u64 thread_contexts_changing; /* the thread was updating its record: valid was not 1 */
 	__u64 thread_contexts_unreadable; /* the thread's variable or record could not be read */
-	__u64 vm_frames_frames; /* frames of virtual machines in stacks */
+	__u64 vm_frames_frames; /* frames of runtimes in stacks */
 	__u64 vm_frames_groups; /* activations of their loops whose frames were found */
 	__u64 vm_frames_missing[SW_VM_MISSING_PLACES]; /* frames that could not be found, by sw_vm_missing */
 	__u64 vm_function_copies_sent; /* functions of young processes */

@@ -37,11 +37,11 @@ enum sw_frame_flag {
 	SW_FRAME_RETURN_ADDRESS = 1,
 	/* Found by guessing: only sanity checks support it, no unwind rule or proven frame pointer. */
 	SW_FRAME_UNPROVEN = 2,
-	/* Of a native frame: it is an activation of a virtual machine's loop, whose frames are those before it. */
+	/* Of a native frame: it is an activation of a runtime's loop, whose frames are those before it. */
 	SW_FRAME_VM_LOOP = 4,
-	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
+	/* In the place of frames of a runtime that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
-	/* Of a virtual machine's frame: machine code runs. Of HotSpot's: the id is the code's, and the place an offset in it. */
+	/* Of a runtime's frame: machine code runs. Of HotSpot's: the id is the code's, and the place an offset in it. */
 	SW_FRAME_COMPILED = 16,
 	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
@@ -58,13 +58,13 @@ struct sw_frame {
 	__u64 address;
 };
 
-/* Why frames of a virtual machine are missing. Append only, like outcomes. */
+/* Why frames of a runtime are missing. Append only, like outcomes. */
 enum sw_vm_missing {
-	SW_VM_NO_STATE = 0, /* the thread has no state of the virtual machine, or it could not be read */
+	SW_VM_NO_STATE = 0, /* the thread has no state of the runtime, or it could not be read */
 	SW_VM_OTHER_THREAD, /* the state is another thread's */
 	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
-	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_TOO_EARLY, /* the receiver did not know the runtime yet; the programs don't use this */
 	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
 	SW_VM_NO_CALLER, /* of a frame that is on the native stack: code may return to no address that could be its caller's */
 	SW_VM_MISSING_COUNT
@@ -74,7 +74,7 @@ enum sw_vm_missing {
 
 #define SW_FRAME_FLAGS_SHIFT 8
 #define SW_FRAME_ID_SHIFT 16
-#define SW_VM_PLACE_SHIFT 32 /* in the address of a frame of a virtual machine */
+#define SW_VM_PLACE_SHIFT 32 /* in the address of a frame of a runtime */
 
 /* Of frames of compiled functions of V8: two addresses of 48 bits leave this many for the cookie. */
 #define SW_V8_COOKIE_BITS 19

@@ -18,7 +18,7 @@ enum sw_record_type {
 	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
 	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: the data needed to walk a sample's stack again, later */
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
-	SW_RECORD_OBJECT = 6, /* sw_object: a function of a virtual machine, whose process may soon be gone */
+	SW_RECORD_OBJECT = 6, /* sw_object: a function of a runtime, whose process may soon be gone */
 	SW_RECORD_WAIT_END = 7, /* sw_wait_end: how long the wait of an off-CPU sample was */
 	/* These two are the output of list_waits, not in rings. */
 	SW_RECORD_WAIT_PROGRESS = 8, /* sw_wait_end: how long a sampled wait is so far */

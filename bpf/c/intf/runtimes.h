@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Thread-local variables, and virtual machines whose frames are read. */
+/* Thread-local variables, and language runtimes whose frames are read. */
 #ifndef SIDEWINDER_INTF_RUNTIMES_H
 #define SIDEWINDER_INTF_RUNTIMES_H
 
@@ -189,7 +189,7 @@ struct sw_v8 {
 #define SW_VM_LOOP_RANGES 16 /* copies of a loop of tail calls included; of others there are up to 4 */
 #define SW_VM_UNLINKED_RANGES 4
 
-/* A virtual machine that a process runs. */
+/* A language runtime that a process runs. */
 struct sw_runtime {
 	__u32 file; /* that contains its loop */
 	__u32 kind; /* sw_frame_kind of its frames */

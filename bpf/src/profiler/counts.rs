@@ -171,7 +171,7 @@ impl Profiler<'_> {
         }
     }
 
-    /// How walks of virtual machines' frames ended.
+    /// How walks of runtimes' frames ended.
     #[must_use]
     pub fn vm_frames(&self) -> VmCounts {
         let mut missing = [0; VmMissing::ALL.len()];

@@ -37,7 +37,7 @@ pub(crate) enum FrameLocation {
     Kernel { address: u64 },
     /// In memory that no file backs, or in an unknown file.
     Anonymous { address: u64 },
-    /// In a function of a virtual machine, which has no address.
+    /// In a function of a runtime, which has no address.
     Vm,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum CodeOrigin {
     Kernel,
     /// Code generated at run time, by a known runtime or another.
     Jit(Option<Runtime>),
-    /// Code of a virtual machine.
+    /// Code of a runtime.
     Interpreted(Runtime),
 }
 

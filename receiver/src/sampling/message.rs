@@ -24,7 +24,7 @@ pub(crate) struct Stack {
     pub(crate) frames: Box<[RawFrame]>,
     /// Whether a frame is in memory that no file backs.
     pub(crate) has_anonymous_code: bool,
-    /// Whether a frame is of a virtual machine.
+    /// Whether a frame is of a runtime.
     pub(crate) has_vm_frames: bool,
 }
 
@@ -50,7 +50,7 @@ impl Stack {
     }
 }
 
-/// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a virtual machine.
+/// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a runtime.
 pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
     frame.kind().is_some_and(|kind| kind == RawFrameKind::Anonymous || is_of_vm(kind))
 }

@@ -145,7 +145,7 @@ pub(crate) struct ReceiverCounters {
     pub(crate) thread_contexts: ContextCounts,
     /// Processes that publish a context which this process has no privilege to read.
     pub(crate) contexts_refused: u64,
-    /// Walks of virtual machines' frames, by result.
+    /// Walks of runtimes' frames, by result.
     pub(crate) vm_frames: VmCounts,
     /// Functions of young processes, which are sent with their stacks.
     pub(crate) vm_function_copies: FunctionCopyCounts,

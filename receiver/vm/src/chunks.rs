@@ -16,7 +16,7 @@ const LARGEST_IN_CHUNKS_BYTES: usize = 2 * CHUNK_BYTES;
 const CHUNKS_MAX: usize = 2048;
 
 /// Memory that is read in aligned chunks, each once: a read costs about as much for a chunk as for a word of it, and what a
-/// virtual machine allocates together lies together.
+/// runtime allocates together lies together.
 pub(crate) struct Chunks<'m, M: ForeignMemory> {
     memory: &'m M,
     chunks: RefCell<HashMap<u64, Box<[u8; CHUNK_BYTES]>>>,

@@ -1,11 +1,11 @@
-//! What frames of virtual machines execute.
+//! What frames of runtimes execute.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::{CachedCode, Function, SharedTexts};
 
-/// What a frame of a virtual machine executes.
+/// What a frame of a runtime executes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Code {
     /// A function, with the lines of all its instructions.

@@ -77,10 +77,10 @@ impl RuntimeDescription {
 /// Any I/O error of the file. A file that is not a 64-bit ELF file of this architecture contains none.
 pub fn find_runtimes(file: &impl ReadAt) -> io::Result<Vec<(Runtime, Option<String>)>> {
     let Some(elf) = ElfFile::read(file)? else { return Ok(Vec::new()) };
-    let signs = || RUNTIMES.into_iter().flat_map(|row| row.symbols.iter().map(move |name| (row, *name)));
-    let names: Vec<&[u8]> = signs().map(|(_, name)| name).collect();
+    let symbols = || RUNTIMES.into_iter().flat_map(|row| row.symbols.iter().map(move |name| (row, *name)));
+    let names: Vec<&[u8]> = symbols().map(|(_, name)| name).collect();
     let exported = elf.exported_each(file, &names)?;
-    let mut found: Vec<(Runtime, Option<VersionSymbols>)> = signs()
+    let mut found: Vec<(Runtime, Option<VersionSymbols>)> = symbols()
         .zip(&exported)
         .filter(|(_, symbol)| symbol.is_some())
         .filter_map(|((row, _), _)| Some((row.runtime?, row.version)))

@@ -22,7 +22,7 @@ pub(super) struct Limit {
     pub(super) next: &'static str,
 }
 
-/// What limits interpreters here: they are found in the files of their processes.
+/// What limits walked runtimes here: they are found in the files of their processes.
 pub(super) fn file_limit() -> Option<Limit> {
     let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
     (!is_held).then_some(Limit {

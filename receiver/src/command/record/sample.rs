@@ -37,7 +37,7 @@ pub(super) struct RecordingStats {
     pub(super) tables_evictions: u64,
     pub(super) tables_reloads: u64,
     pub(super) maps_bytes: u64,
-    /// The processes whose interpreter's state we may not read.
+    /// The processes whose runtime's state we may not read.
     pub(super) denied_runtimes: Vec<ProcessKey>,
 }
 

@@ -44,13 +44,13 @@ pub(crate) struct RuntimeTracker {
     by_file: HashMap<FileId, FileRuntime>,
     /// Files of C libraries, where their layouts have to be read.
     c_libraries: HashMap<FileId, PthreadLayout>,
-    processes: HashMap<PlaceOfRuntime, ProcessRuntime>,
-    reads: Vec<(PlaceOfRuntime, PendingRead<LocateResult>)>,
+    processes: HashMap<RuntimeKey, ProcessRuntime>,
+    reads: Vec<(RuntimeKey, PendingRead<LocateResult>)>,
     refused: u64,
 }
 
 /// A process, and by what walks know the code of a runtime: they know one runtime of each.
-type PlaceOfRuntime = (ProcessKey, RuntimeCode);
+type RuntimeKey = (ProcessKey, RuntimeCode);
 
 #[derive(Debug)]
 struct FileRuntime {
@@ -66,6 +66,7 @@ struct ProcessRuntime {
     runtime: Arc<dyn LanguageRuntime>,
     /// How the process's C library lays out threads, once that was read.
     pthread: Option<PthreadLayout>,
+    /// What walks need to find its frames, once that is known.
     published: Option<PublishedRuntime>,
     /// Until there is a source.
     memory: Option<ForeignProcess>,
@@ -79,6 +80,7 @@ struct ProcessRuntime {
 }
 
 impl ProcessRuntime {
+    /// Records what reads its functions, the first time that this is known.
     fn set_functions(&mut self, functions: Option<Arc<dyn RuntimeFunctions>>) {
         if let Some(functions) = functions
             && let Some(memory) = self.memory.take()
@@ -141,8 +143,8 @@ impl RuntimeTracker {
         files: &mut FileTable,
         reader: &ForeignReader,
     ) -> Vec<&PublishedRuntime> {
-        let places = RuntimeCode::ALL.map(|code| (ProcessKey::from(process), code));
-        for key in places {
+        let keys = RuntimeCode::ALL.map(|code| (ProcessKey::from(process), code));
+        for key in keys {
             match self.find_in(process, files, key.1) {
                 Some((file, bias)) => {
                     let pthread = self.pthread_layout(process, files);
@@ -151,12 +153,12 @@ impl RuntimeTracker {
                 None => drop(self.processes.remove(&key)),
             }
         }
-        places.iter().filter_map(|key| self.processes.get(key)?.published.as_ref()).collect()
+        keys.iter().filter_map(|key| self.processes.get(key)?.published.as_ref()).collect()
     }
 
     fn add_runtime(
         &mut self,
-        key: PlaceOfRuntime,
+        key: RuntimeKey,
         (file, bias): (FileId, u64),
         pthread: Option<PthreadLayout>,
         process: &Process,
@@ -220,7 +222,7 @@ impl RuntimeTracker {
 
     /// Starts to locate a runtime in the memory of a process, and waits briefly for the result. Returns whether what is published
     /// has changed.
-    fn locate(&mut self, key: PlaceOfRuntime, process: &Process, reader: &ForeignReader) -> bool {
+    fn locate(&mut self, key: RuntimeKey, process: &Process, reader: &ForeignReader) -> bool {
         let Some(known) = self.processes.get(&key) else { return false };
         let runtime = Arc::clone(&known.runtime);
         let (file, bias, pthread) = (known.file, known.bias, known.pthread);
@@ -275,7 +277,7 @@ impl RuntimeTracker {
     }
 
     /// Records where the state is. Returns whether what is published has changed.
-    fn set_located(&mut self, key: PlaceOfRuntime, located: LocateResult) -> bool {
+    fn set_located(&mut self, key: RuntimeKey, located: LocateResult) -> bool {
         let Some(known) = self.processes.get_mut(&key) else { return false };
         match located {
             Ok(LocatedRuntime { published, functions }) => {
@@ -296,7 +298,7 @@ impl RuntimeTracker {
         }
     }
 
-    fn retry_later(&mut self, key: PlaceOfRuntime, reason: &impl Error) {
+    fn retry_later(&mut self, key: RuntimeKey, reason: &impl Error) {
         debug!(pid = key.0.pid, %reason, "the runtime's state is not known yet");
         if let Some(known) = self.processes.get_mut(&key) {
             known.retry = Some(Instant::now() + known.retry_interval);

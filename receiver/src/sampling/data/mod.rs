@@ -353,7 +353,7 @@ fn missing(sample: &SampleRecord, stack: Option<&Stack>) -> Option<Request> {
     }
 }
 
-/// Whether a frame stands for frames of a virtual machine that was not known when the stack was sampled.
+/// Whether a frame stands for frames of a runtime that was not known when the stack was sampled.
 fn is_early_marker(frame: &RawFrame) -> bool {
     matches!(frame.kind(), Some(RawFrameKind::Missing { reason: VmMissing::TooEarly, .. }))
 }

@@ -19,7 +19,7 @@ pub(crate) struct SamplingTally {
     pub(crate) stack_bodies_missing: u64,
     /// Emitted events with the stack and the outcome of a deferred walk.
     pub(crate) walked_late: u64,
-    /// Frames of deferred walks that stand for missing ones of a virtual machine.
+    /// Frames of deferred walks that stand for missing ones of a runtime.
     pub(crate) early_vm_frames: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,

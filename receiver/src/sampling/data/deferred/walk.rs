@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// One file with a leaf function, its caller, a virtual machine's loop and the root function of the stack, each in its own
+    /// One file with a leaf function, its caller, a runtime's loop and the root function of the stack, each in its own
     /// 256 bytes; and code without a loaded table, generated code, and unmapped addresses.
     fn locate(address: Avma) -> CodeLocation {
         let rule = match address.0 & !0xff {
