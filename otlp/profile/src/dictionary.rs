@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::ops::Range;
 
 pub use self::copy::DictionaryCopier;
-pub use self::frame::{Frame, Function, Line, Location};
+pub use self::frame::{Frame, Function, Line, Location, SourceLine};
 pub use self::mapping::{BuildIds, Link, Mapping};
 use crate::attributes::{AttributeValue, Value, key, truncated};
 use crate::frame_type::FrameType;
@@ -156,6 +156,12 @@ impl Dictionary {
         self.attribute_sets.intern(&attributes)
     }
 
+    /// A mapping of a file of which no more is known than its path.
+    pub fn add_file(&mut self, path: &str) -> MappingIndex {
+        let filename = self.add_string(path);
+        self.add_mapping(Mapping { filename, ..Mapping::default() })
+    }
+
     /// A mapping.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingIndex {
         let index = self.mappings.intern(mapping);
@@ -181,6 +187,14 @@ impl Dictionary {
         self.add_function(Function { name, ..Function::default() })
     }
 
+    /// A position in a function, with the function.
+    pub fn add_line(&mut self, line: &SourceLine<'_>) -> Line {
+        let SourceLine { function, system_name, path, line, column } = *line;
+        let [name, system_name, filename] = [function, system_name, path].map(|text| self.add_string(text));
+        let function = self.add_function(Function { name, system_name, filename, start_line: 0 });
+        Line { function, line, column }
+    }
+
     /// A location. If it has no lines, it has one frame, whose function is unknown.
     pub fn add_location(&mut self, location: &Location<'_>) -> LocationIndex {
         let unknown = [Line::default()];
@@ -191,6 +205,34 @@ impl Dictionary {
         known.unwrap_or_else(|| {
             let attributes = self.location_attributes(&location);
             self.insert_location(&location, &location, attributes)
+        })
+    }
+
+    /// A location without a name, whose file and address describe it. A message has only files that are identified: the description of
+    /// any other location is written as its name.
+    pub fn add_unnamed_location(&mut self, location: &Location<'_>) -> LocationIndex {
+        if self.written_mapping(location) != MappingIndex::default() {
+            return self.add_location(&Location { lines: &[], ..*location });
+        }
+        let description = self.description(location);
+        let lines = [Line::new(self.add_function_named(&description))];
+        self.add_location(&Location { is_unnamed: true, lines: &lines, ..*location })
+    }
+
+    /// The same location with other lines.
+    pub fn add_location_with_lines(&mut self, index: LocationIndex, lines: &[Line]) -> LocationIndex {
+        let Some(entry) = self.locations.get(index).cloned() else { return LocationIndex::default() };
+        let (marker, mapping) = (entry.marker.as_deref(), entry.mapping);
+        let LocationEntry { address, frame_type, is_generated, is_guessed, is_unnamed, .. } = entry;
+        self.add_location(&Location {
+            mapping,
+            address,
+            frame_type,
+            is_generated,
+            is_guessed,
+            is_unnamed,
+            marker,
+            lines,
         })
     }
 
@@ -212,6 +254,41 @@ impl Dictionary {
     /// A link; none if it is not valid.
     pub fn add_link(&mut self, link: Link) -> LinkIndex {
         if link.is_valid() { self.links.intern(link) } else { LinkIndex::default() }
+    }
+
+    /// Gives files other paths: those that `new_path` returns for theirs.
+    pub fn rename_files(&mut self, new_path: impl Fn(&str) -> Option<String>) {
+        let mut mappings = std::mem::take(&mut self.mappings).into_values();
+        for mapping in &mut mappings {
+            if let Some(path) = new_path(self.string(mapping.filename)) {
+                mapping.filename = self.add_string(&path);
+            }
+        }
+        let mut renamed = Table::default();
+        mappings.into_iter().for_each(|mapping| _ = renamed.insert(&mapping, mapping));
+        self.mappings = renamed;
+    }
+
+    /// Replaces markers that are not code by those that `known` returns for them.
+    pub fn replace_markers(&mut self, known: impl Fn(&Marker) -> Option<Marker>) {
+        let mut entries = std::mem::take(&mut self.locations).into_values();
+        for entry in &mut entries {
+            let Some(marker) = entry.marker.as_deref().and_then(&known) else { continue };
+            let function = marker.wire_name().map(|name| self.add_function_named(&name)).unwrap_or_default();
+            let frames = entry.frames.start as usize..entry.frames.end as usize;
+            self.lines.get_mut(frames).unwrap_or_default().fill(Line::new(function));
+            entry.marker = Some(Box::new(marker));
+        }
+        let mut locations = Table::default();
+        for (position, entry) in entries.into_iter().enumerate() {
+            let hash = match position {
+                // The unknown location is not found by what it says.
+                0 => locations.hash(&()),
+                _ => locations.hash(&self.location_in(&entry)),
+            };
+            locations.insert_hashed(hash, entry);
+        }
+        self.locations = locations;
     }
 
     fn insert_location(
@@ -358,6 +435,21 @@ impl Dictionary {
         self.functions.values()
     }
 
+    /// The path of the file that contains a location; empty if there is none.
+    fn binary_path(&self, location: &Location<'_>) -> &str {
+        self.string(self.mapping(location.mapping).filename)
+    }
+
+    /// The file of a location and its offset there, or its address if its place in the file is unknown.
+    fn description(&self, location: &Location<'_>) -> String {
+        let file = self.binary_path(location).rsplit('/').next().unwrap_or_default();
+        let Mapping { memory_start, memory_limit, file_offset, .. } = self.mapping(location.mapping);
+        let address = location.address;
+        let is_mapped = (memory_start..memory_limit).contains(&address);
+        let offset = if is_mapped { (address - memory_start).saturating_add(file_offset) } else { address };
+        format!("{file}+{offset:#x}")
+    }
+
     /// The number of locations.
     #[must_use]
     pub fn location_count(&self) -> usize {
@@ -444,6 +536,11 @@ impl Dictionary {
         self.links.get(index).copied().unwrap_or_default()
     }
 
+    /// The locations of all stacks, in the order of their indices.
+    pub fn stacks(&self) -> impl Iterator<Item = &[LocationIndex]> {
+        self.stacks.iter()
+    }
+
     /// All links.
     #[must_use]
     pub fn links(&self) -> &[Link] {
@@ -455,11 +552,11 @@ impl Dictionary {
     pub fn bytes(&self) -> usize {
         let texts = self.strings.bytes() + self.value_bytes;
         let lists = self.attribute_sets.bytes() + self.stacks.bytes();
-        let tables = size_of_val(self.attributes.values())
-            + size_of_val(self.mappings.values())
-            + size_of_val(self.functions.values())
-            + size_of_val(self.locations.values())
-            + size_of_val(self.links.values());
+        let tables = self.attributes.bytes()
+            + self.mappings.bytes()
+            + self.functions.bytes()
+            + self.locations.bytes()
+            + self.links.bytes();
         let frames = size_of_val(&*self.lines) + size_of_val(&*self.locations_of_frames);
         texts + lists + tables + frames
     }
@@ -474,6 +571,7 @@ impl Dictionary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::marker::Truncation;
 
     #[test]
     fn a_location_is_held_once_with_its_frames() {
@@ -516,6 +614,29 @@ mod tests {
     }
 
     #[test]
+    fn the_description_of_a_location_is_its_name_where_a_message_has_no_mapping() {
+        let mut dictionary = Dictionary::default();
+        let htlhash = "01".repeat(16);
+        let build_ids = BuildIds { htlhash: Some(&htlhash), ..BuildIds::default() };
+        let mapping = Mapping {
+            memory_start: 0x1000,
+            memory_limit: 0x2000,
+            file_offset: 0x300,
+            filename: dictionary.add_string("/srv/app"),
+            attributes: dictionary.add_build_ids(&build_ids),
+        };
+        let identified = dictionary.add_mapping(mapping);
+        let other = dictionary.add_mapping(Mapping { attributes: AttributeSetIndex::default(), ..mapping });
+        for (mapping, written) in [(identified, 0), (other, 1)] {
+            let location = Location { mapping, address: 0x1004, ..Location::default() };
+            let at = dictionary.add_unnamed_location(&location);
+            let frame = dictionary.frames_at(at).next().and_then(|frame| dictionary.frame(frame)).unwrap();
+            assert_eq!((&*frame.name(), frame.is_named()), ("app+0x304", false));
+            assert_eq!(dictionary.written_lines(&frame.location).count(), written);
+        }
+    }
+
+    #[test]
     fn a_location_says_whether_words_in_brackets_are_the_profilers() {
         let mut dictionary = Dictionary::default();
         let bracketed = dictionary.add_function_named("[x]");
@@ -554,6 +675,24 @@ mod tests {
             .collect();
         assert_eq!(dictionary.add_attribute_set(again), set);
         assert_eq!(dictionary.add_attributes([]), AttributeSetIndex::default());
+    }
+
+    #[test]
+    fn files_and_markers_that_are_replaced_are_found_by_what_they_are_now() {
+        let mut dictionary = Dictionary::default();
+        let mapping = dictionary.add_file("/opt/app-1");
+        let lost = dictionary.add_marker(&Marker::truncated("lost"));
+        let lock = dictionary.add_marker(&Marker::Lock("7f".into()));
+        dictionary.rename_files(|path| (path == "/opt/app-1").then(|| "/opt/app-2".to_owned()));
+        assert_eq!((dictionary.add_file("/opt/app-2"), dictionary.mappings().len()), (mapping, 2));
+        let known = Truncation { reason: "no_rule".into(), summary: "lost".into(), is_loss: true };
+        let known = Marker::Truncated(known.into());
+        dictionary.replace_markers(|marker| matches!(marker, Marker::Truncated(_)).then(|| known.clone()));
+        assert_eq!(
+            [&known, &Marker::Lock("7f".into())].map(|marker| dictionary.add_marker(marker)),
+            [lost, lock]
+        );
+        assert_eq!(dictionary.location(lost).marker, Some(&known));
     }
 
     #[test]

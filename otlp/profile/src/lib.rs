@@ -13,6 +13,7 @@ mod table;
 pub use attributes::{AttributeSet, AttributeValue, Attributes, Value, key};
 pub use dictionary::{
     Attribute, BuildIds, Dictionary, DictionaryCopier, Frame, Function, Line, Link, Location, Mapping,
+    SourceLine,
 };
 pub use frame_type::FrameType;
 pub use index::{

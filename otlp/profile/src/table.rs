@@ -77,16 +77,30 @@ impl<I: Index, T> Table<I, T> {
         self.insert_hashed(self.slots.hash(key), value)
     }
 
+    /// The hash of a key.
+    pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+        self.slots.hash(key)
+    }
+
     fn find_hashed(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<I> {
         let found = self.slots.find(hash, |position| self.values.get(position as usize).is_some_and(&is));
         found.map(I::from_position)
     }
 
-    fn insert_hashed(&mut self, hash: u64, value: T) -> I {
+    /// Appends a value whose key has this hash.
+    pub(crate) fn insert_hashed(&mut self, hash: u64, value: T) -> I {
         let Some(position) = next_position(self.values.len()) else { return I::from_position(0) };
         self.values.push(value);
         self.slots.insert(hash, position);
         I::from_position(position)
+    }
+}
+
+impl<I, T> Table<I, T> {
+    /// The size in bytes, without what the values own.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.values) + self.slots.bytes()
     }
 }
 
@@ -168,7 +182,7 @@ impl<I: Index, E: Copy + Eq + Hash> ListTable<I, E> {
     /// The size of the lists in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.elements) + size_of_val(&*self.ends)
+        size_of_val(&*self.elements) + size_of_val(&*self.ends) + self.slots.bytes()
     }
 }
 
@@ -243,7 +257,7 @@ impl<I: Index> StringTable<I> {
     /// The size of the strings in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.text.len() + size_of_val(&*self.ends)
+        self.text.len() + size_of_val(&*self.ends) + self.slots.bytes()
     }
 }
 
@@ -289,6 +303,10 @@ impl Slots {
 
     fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         self.table.find(hash, |slot| slot.hash == hash && is(slot.position)).map(|slot| slot.position)
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.allocation_size()
     }
 
     fn insert(&mut self, hash: u64, position: u32) {

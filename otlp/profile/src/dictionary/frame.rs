@@ -39,6 +39,21 @@ impl Line {
     }
 }
 
+/// A position in the source code, in texts: empty ones and 0 are unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct SourceLine<'a> {
+    /// The readable name of the function.
+    pub function: &'a str,
+    /// Its linker name.
+    pub system_name: &'a str,
+    /// The source file.
+    pub path: &'a str,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
 /// A location in code, or what stands for missing code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Location<'a> {
@@ -95,23 +110,16 @@ impl<'a> Frame<'a> {
             return Cow::Owned(label);
         }
         match self.dictionary.string(self.function().name) {
-            "" => Cow::Owned(format!("{}+{:#x}", self.file_name(), self.file_offset())),
+            "" => Cow::Owned(self.dictionary.description(&self.location)),
             name => Cow::Borrowed(name),
         }
-    }
-
-    /// The offset of the address in the file, or the address if the mapping has none.
-    fn file_offset(&self) -> u64 {
-        let address = self.location.address;
-        let mapping = self.mapping().filter(|of| (of.memory_start..of.memory_limit).contains(&address));
-        mapping.map_or(address, |of| (address - of.memory_start).saturating_add(of.file_offset))
     }
 
     /// Whether [`name`](Self::name) is the name of a function, or words of the profiler.
     #[must_use]
     pub fn is_named(&self) -> bool {
-        !self.location.is_unnamed
-            && (self.line.function != FunctionIndex::default() || self.location.marker.is_some())
+        let is_labelled = || matches!(self.location.marker, Some(Marker::Truncated(_) | Marker::Lock(_)));
+        !self.location.is_unnamed && (self.line.function != FunctionIndex::default() || is_labelled())
     }
 
     /// The function's linker symbol; empty if it is the name.
@@ -136,7 +144,7 @@ impl<'a> Frame<'a> {
     /// The path of the file that contains the code; empty if there is none.
     #[must_use]
     pub fn binary_path(&self) -> &'a str {
-        self.mapping().map_or("", |mapping| self.dictionary.string(mapping.filename))
+        self.dictionary.binary_path(&self.location)
     }
 
     /// The last component of this path; empty if there is none.
