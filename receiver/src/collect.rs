@@ -16,13 +16,13 @@ use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_profile::Link;
 use sidewinder_render::{
-    AttributeSetIndex, OutcomeCount, Profile, ProfileSample, ProfileSpan, Severity, SpanIndex, StateIndex,
-    ThreadIndex, ThreadState, TimeSlicedCounts,
+    AttributeSetIndex, OutcomeCount, Profile, ProfileSample, Severity, StateIndex, ThreadIndex, ThreadState,
+    TimeSlicedCounts,
 };
 
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
-use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY};
+use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY, WalkedStack};
 use crate::sampling::SamplingTally;
 use crate::sampling::message::{LockId, SampleEvent, Stack};
 use crate::stats::{MISSED, ReceiverCounters};
@@ -120,22 +120,23 @@ impl ProfileCollector {
         let end_ns = recording
             .start_ns
             .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));
+        let spans = self.spans.values.iter().map(|span| builder.profile.dictionary.add_link(*span));
+        let spans: Vec<_> = spans.collect();
         let samples = rows.into_iter().filter_map(|(slice, key, count)| {
             let thread = self.threads.values.get(key.thread as usize)?;
-            let stack = key.stack.and_then(|id| self.stacks.get(&id));
+            let walked = WalkedStack {
+                process: thread.process,
+                stack: key.stack.and_then(|id| self.stacks.get(&id)).map(|stack| &**stack),
+                outcome: key.outcome,
+                at_ns: end_ns,
+            };
             Some(ProfileSample {
                 slice,
                 thread: ThreadIndex(key.thread),
-                span: key.span.map(SpanIndex),
+                span: key.span.and_then(|span| spans.get(span as usize).copied()).unwrap_or_default(),
                 state: key.state.map(StateIndex),
                 attributes: AttributeSetIndex::EMPTY,
-                stack: builder.stack(
-                    &mut stage.namer,
-                    thread.process,
-                    stack.map(|stack| &**stack),
-                    (key.outcome, key.lock),
-                    end_ns,
-                ),
+                stack: builder.stack(&mut stage.namer, walked, key.lock),
                 count,
             })
         });
@@ -146,7 +147,6 @@ impl ProfileCollector {
             duration: recording.duration,
             slice: counts.slice(),
             threads: self.threads.values.iter().map(thread).collect(),
-            spans: self.spans.to_spans(),
             states: self.states.values.iter().copied().map(thread_state).collect(),
             samples,
             outcomes: outcome_counts(recording.tally, kind),
@@ -162,8 +162,8 @@ pub(crate) fn thread_state(wait: WaitReason) -> ThreadState {
 
 /// Assigns indices to values, in the order of their first use.
 #[derive(Debug)]
-pub(crate) struct IndexedSet<T> {
-    pub(crate) values: Vec<T>,
+struct IndexedSet<T> {
+    values: Vec<T>,
     indices: HashMap<T, u32>,
 }
 
@@ -174,21 +174,11 @@ impl<T> Default for IndexedSet<T> {
 }
 
 impl<T: Copy + Eq + Hash> IndexedSet<T> {
-    pub(crate) fn intern(&mut self, value: T) -> u32 {
+    fn intern(&mut self, value: T) -> u32 {
         *self.indices.entry(value).or_insert_with(|| {
             self.values.push(value);
             self.values.len() as u32 - 1
         })
-    }
-}
-
-impl IndexedSet<Link> {
-    /// The spans of a profile, in the order of their indices.
-    pub(crate) fn to_spans(&self) -> Vec<ProfileSpan> {
-        self.values
-            .iter()
-            .map(|link| ProfileSpan { trace_id: link.trace_id, span_id: link.span_id })
-            .collect()
     }
 }
 

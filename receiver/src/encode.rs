@@ -6,13 +6,9 @@ use std::time::UNIX_EPOCH;
 use sidewinder_kind::SampleShape;
 use sidewinder_otlp::builder::{ProfileType, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value, conformance};
-use sidewinder_profile::{
-    AttributeSetIndex, BuildIds, Dictionary, Function, Line, Link, LinkIndex, Location, LocationIndex,
-    Mapping, MappingIndex, StackIndex,
-};
+use sidewinder_profile::{AttributeSetIndex, Dictionary, Marker, StackIndex};
 use sidewinder_render::{
-    AttributeSet, AttributeValue, Attributes, FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame,
-    ProfileThread, SampleType, ThreadState,
+    AttributeSet, AttributeValue, Attributes, Profile, ProfileThread, SampleType, ThreadState,
 };
 
 use crate::report::LOCK_ID;
@@ -36,34 +32,28 @@ pub(crate) enum EncodeError {
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let profile_type = profile_type(profile)?;
     let shape = profile_type.shape;
-    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
     let profile_type = builder.profile_type(profile_type);
-    let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut dictionary, binary)).collect();
-    let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
-    let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut dictionary, stack)).collect();
+    // What is not referred to is not written.
+    let mut dictionary = profile.dictionary.clone();
+    let mut stacks = HashMap::new();
     let mut contexts = HashMap::new();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
     let mut counts = HashMap::<SampleIdentity, u64>::new();
     for sample in &profile.samples {
-        let (Some(thread), Some(&stack)) =
-            (profile.threads.get(sample.thread.0 as usize), stacks.get(sample.stack.0 as usize))
-        else {
-            continue;
-        };
+        let Some(thread) = profile.threads.get(sample.thread.0 as usize) else { continue };
+        let EncodedStack { index: stack, markers } = *stacks
+            .entry(sample.stack)
+            .or_insert_with(|| encoded_stack(profile, sample.stack, &mut dictionary));
         let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
         let stated = profile.attribute_sets.get(sample.attributes.0 as usize);
-        let (resource, attributes) = *contexts
-            .entry((sample.thread, sample.state, sample.attributes, stack.markers))
-            .or_insert_with(|| {
-                let context = SampleContext { thread, state, markers: stack.markers, stated };
+        let (resource, attributes) =
+            *contexts.entry((sample.thread, sample.state, sample.attributes, markers)).or_insert_with(|| {
+                let context = SampleContext { thread, state, markers, stated };
                 (context.resource(&mut dictionary), context.attributes(&mut dictionary))
             });
-        let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
-        let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
-        let link = link.map_or(LinkIndex::default(), |link| dictionary.add_link(link));
-        let identity = SampleIdentity { resource, profile_type, stack: stack.index, attributes, link };
+        let identity = SampleIdentity { resource, profile_type, stack, attributes, link: sample.span };
         match shape {
             SampleShape::Values => {
                 let count = counts.entry(identity).or_default();
@@ -111,22 +101,6 @@ fn profile_type(profile: &Profile) -> Result<ProfileType, EncodeError> {
     Ok(ProfileType { sample_type: profile.measure.clone(), shape, display_rank: 0 })
 }
 
-fn mapping(dictionary: &mut Dictionary, binary: &ProfileBinary) -> MappingIndex {
-    let build_ids = BuildIds {
-        htlhash: binary.htlhash.as_deref(),
-        gnu: binary.build_id.as_deref(),
-        go: binary.go_build_id.as_deref(),
-    };
-    let mapping = Mapping {
-        memory_start: binary.addresses.start,
-        memory_limit: binary.addresses.end,
-        file_offset: binary.file_offset,
-        filename: dictionary.add_string(&binary.path),
-        attributes: dictionary.add_build_ids(&build_ids),
-    };
-    dictionary.add_mapping(mapping)
-}
-
 /// The stack of a sample, and the markers in it that are attributes of the sample.
 #[derive(Clone, Copy)]
 struct EncodedStack<'a> {
@@ -142,70 +116,28 @@ struct StackMarkers<'a> {
     outcome: Option<&'a str>,
 }
 
-/// The locations of a report, by the frames at each of them.
-struct LocationTable<'a> {
+/// A stack of a profile in a report, whose dictionary has the same indices. A lock is no location there.
+fn encoded_stack<'a>(
     profile: &'a Profile,
-    mappings: Vec<MappingIndex>,
-    indices: HashMap<&'a [FrameIndex], LocationIndex>,
-}
-
-impl<'a> LocationTable<'a> {
-    fn frame(&self, index: FrameIndex) -> Option<&'a ProfileFrame> {
-        self.profile.frames.get(index.0 as usize)
-    }
-
-    /// Calls that are inlined are at the location of their caller. A lock is no location.
-    fn stack(&mut self, dictionary: &mut Dictionary, stack: &'a [FrameIndex]) -> EncodedStack<'a> {
-        let mut markers = StackMarkers::default();
-        let mut locations = Vec::with_capacity(stack.len());
-        let is_outermost_call = |index: &FrameIndex| self.frame(*index).is_none_or(|frame| !frame.is_inlined);
-        let calls: Vec<_> = stack.split_inclusive(is_outermost_call).collect();
-        for frames in calls {
-            match frames.last().and_then(|index| self.frame(*index)).and_then(|frame| frame.marker.as_ref()) {
-                Some(Marker::Lock(id)) => {
-                    markers.lock = Some(id);
-                    continue;
-                }
-                Some(Marker::Truncated(truncation)) => markers.outcome = Some(&truncation.reason),
-                Some(Marker::Words) | None => {}
+    stack: StackIndex,
+    dictionary: &mut Dictionary,
+) -> EncodedStack<'a> {
+    let mut markers = StackMarkers::default();
+    let locations = profile.dictionary.stack(stack);
+    let mut code = Vec::with_capacity(locations.len());
+    for location in locations {
+        match profile.dictionary.location(*location).marker {
+            Some(Marker::Lock(id)) => {
+                markers.lock = Some(id);
+                continue;
             }
-            locations.push(self.intern(dictionary, frames));
+            Some(Marker::Truncated(truncation)) => markers.outcome = Some(&truncation.reason),
+            Some(Marker::Words) | None => {}
         }
-        EncodedStack { index: dictionary.add_stack(&locations), markers }
+        code.push(*location);
     }
-
-    fn intern(&mut self, dictionary: &mut Dictionary, group: &'a [FrameIndex]) -> LocationIndex {
-        if let Some(index) = self.indices.get(group) {
-            return *index;
-        }
-        let frames = || group.iter().filter_map(|index| self.frame(*index));
-        let Some(outermost) = frames().next_back() else { return LocationIndex::default() };
-        let mapping = outermost.binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied());
-        let lines: Vec<_> = frames().map(|frame| line(dictionary, frame)).collect();
-        let location = dictionary.add_location(&Location {
-            mapping: mapping.unwrap_or_default(),
-            address: outermost.address,
-            frame_type: outermost.frame_type,
-            is_generated: outermost.is_generated,
-            is_guessed: outermost.is_guessed,
-            is_unnamed: !outermost.is_named,
-            marker: outermost.marker.as_ref(),
-            lines: &lines,
-        });
-        self.indices.insert(group, location);
-        location
-    }
-}
-
-fn line(dictionary: &mut Dictionary, frame: &ProfileFrame) -> Line {
-    let marker = frame.marker.as_ref().and_then(Marker::wire_name);
-    let function = Function {
-        name: dictionary.add_string(marker.as_deref().unwrap_or(&frame.name)),
-        system_name: dictionary.add_string(&frame.system_name),
-        filename: dictionary.add_string(&frame.path),
-        ..Function::default()
-    };
-    Line { function: dictionary.add_function(function), line: frame.line, column: frame.column }
+    let index = if code.len() == locations.len() { stack } else { dictionary.add_stack(&code) };
+    EncodedStack { index, markers }
 }
 
 /// What the attributes of a sample and of its resource are made of.
@@ -287,60 +219,68 @@ mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_otlp::decode;
+    use sidewinder_profile::{BuildIds, FrameType, Location, SourceLine};
     use sidewinder_render::{
-        AttributeSetIndex, BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SpanIndex,
-        StateIndex, ThreadIndex, ValueType,
+        AttributeSetIndex, NameStyle, ProfileSample, StateIndex, ThreadIndex, ValueType, frame_label,
     };
 
     use super::*;
     use crate::import;
     use crate::naming::truncation_with_reason;
 
-    fn frame(name: &str, frame_type: FrameType, binary: u32, address: u64) -> ProfileFrame {
-        ProfileFrame {
-            name: name.into(),
-            is_named: true,
-            binary: Some(BinaryIndex(binary)),
-            frame_type,
-            address,
-            path: "src/a.rs".into(),
-            line: 3,
-            ..ProfileFrame::default()
-        }
-    }
+    type Places = Vec<sidewinder_profile::LocationIndex>;
 
     /// `inner` is inlined into `outer`, which calls itself once.
     fn profile() -> Profile {
-        let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
-        let sample = |slice, stack, count| ProfileSample {
+        profile_with(|_| Vec::new())
+    }
+
+    /// The same with other locations at the leaf of the second stack.
+    fn profile_with(leaf: impl Fn(&mut Dictionary) -> Places) -> Profile {
+        let mut dictionary = Dictionary::default();
+        let htlhash = "01".repeat(16);
+        let build_ids = BuildIds { htlhash: Some(&htlhash), gnu: Some("0123abcd"), go: None };
+        let [app, kernel] = ["/srv/app", "[kernel]"].map(|path| {
+            let filename = dictionary.add_string(path);
+            let attributes = dictionary.add_build_ids(&build_ids);
+            let mapping = sidewinder_profile::Mapping::default();
+            dictionary.add_mapping(sidewinder_profile::Mapping { filename, attributes, ..mapping })
+        });
+        let [inner, outer, vfs_write] = ["inner", "outer", "vfs_write"].map(|function| {
+            let path = "src/a.rs";
+            dictionary.add_line(&SourceLine { function, path, line: 3, ..SourceLine::default() })
+        });
+        let in_app =
+            Location { mapping: app, address: 0x1000, frame_type: FrameType::Rust, ..Location::default() };
+        let inlined = dictionary.add_location(&Location { lines: &[inner, outer], ..in_app });
+        let alone = dictionary.add_location(&Location { lines: &[outer], ..in_app });
+        let guessed = dictionary.add_location(&Location { lines: &[outer], is_guessed: true, ..in_app });
+        let address = 0xffff_ffff_8100_0000;
+        let in_kernel = Location { mapping: kernel, address, frame_type: FrameType::Kernel, ..in_app };
+        let in_kernel = dictionary.add_location(&Location { lines: &[vfs_write], ..in_kernel });
+        let truncation = Marker::Truncated(truncation_with_reason("no_rule").into());
+        let truncation = dictionary.add_marker(&truncation);
+        let leaf = leaf(&mut dictionary);
+        let second = match &leaf[..] {
+            [] => vec![in_kernel, alone, guessed, truncation],
+            leaf => [leaf, &[alone, truncation]].concat(),
+        };
+        let stacks = [vec![inlined, inlined], second].map(|stack| dictionary.add_stack(&stack));
+        let span = dictionary.add_link(sidewinder_profile::Link { trace_id: [1; 16], span_id: [2; 8] });
+        let sample = |slice, stack: usize, count| ProfileSample {
             slice,
             thread: ThreadIndex(0),
-            span: Some(SpanIndex(0)),
+            span,
             state: Some(StateIndex(0)),
             attributes: AttributeSetIndex::EMPTY,
-            stack: sidewinder_render::StackIndex(stack),
+            stack: stacks[stack],
             count,
         };
         Profile {
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000),
             duration: Duration::from_secs(2),
             slice: Duration::from_secs(1),
-            binaries: ["/srv/app", "[kernel]"]
-                .map(|path| ProfileBinary {
-                    path: path.to_owned(),
-                    build_id: Some("0123abcd".to_owned()),
-                    htlhash: Some("01".repeat(16)),
-                    ..ProfileBinary::default()
-                })
-                .to_vec(),
-            frames: vec![
-                ProfileFrame { is_inlined: true, ..frame("inner", FrameType::Rust, 0, 0x1000) },
-                frame("outer", FrameType::Rust, 0, 0x1000),
-                frame("vfs_write", FrameType::Kernel, 1, 0xffff_ffff_8100_0000),
-                ProfileFrame::from_marker(Marker::Truncated(truncation_with_reason("no_rule").into())),
-                ProfileFrame { is_guessed: true, ..frame("outer", FrameType::Rust, 0, 0x1000) },
-            ],
-            stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 4, 3])],
+            dictionary,
             threads: vec![ProfileThread {
                 process: "app".into(),
                 pid: 7,
@@ -348,7 +288,6 @@ mod tests {
                 tid: 8,
                 container: "c0ffee".into(),
             }],
-            spans: vec![ProfileSpan { trace_id: [1; 16], span_id: [2; 8] }],
             states: vec![ThreadState { state: "sleeping".into(), cause: "futex".into() }],
             samples: vec![sample(0, 0, 2), sample(1, 1, 1)],
             ..Profile::of_kind("app".to_owned(), Kind::Cpu { samples_per_second: 100 })
@@ -387,7 +326,10 @@ mod tests {
         assert_eq!(out[0], out[1]);
         let text = String::from_utf8(out[0].clone()).unwrap();
         assert!(text.contains(";[guessed] outer;outer;"), "{text}");
-        assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
+        assert_eq!(
+            (&read.threads, read.dictionary.links()),
+            (&profile().threads, profile().dictionary.links())
+        );
         assert_eq!(read.states, profile().states);
         assert_eq!(read.measure.period_ns(), 10_000_000);
     }
@@ -396,23 +338,26 @@ mod tests {
     #[test]
     fn functions_that_look_like_markers_are_functions_after_a_round_trip() {
         let names = ["[truncated: no unwind information]", "[lock 7]", "[guessed] main"];
-        let mut posing = profile();
-        let first = posing.frames.len() as u32;
-        posing
-            .frames
-            .extend(names.map(|name| ProfileFrame { binary: None, ..frame(name, FrameType::CPython, 0, 0) }));
-        posing.stacks[1] = [first, first + 1, first + 2, 1, 3].map(FrameIndex).to_vec();
+        let posing = profile_with(|dictionary| {
+            let location = |function| {
+                let lines = [dictionary.add_line(&SourceLine { function, ..SourceLine::default() })];
+                let frame_type = FrameType::CPython;
+                dictionary.add_location(&Location { frame_type, lines: &lines, ..Location::default() })
+            };
+            names.map(location).to_vec()
+        });
         let report = report(&posing).unwrap();
         assert_eq!(conformance::check(report.as_bytes()), [], "a truncation is at the root alone");
         let read = import::from_report_bytes("", report.as_bytes(), None).unwrap();
         let kinds = |name: &str| -> Vec<_> {
-            let named = read.frames.iter().filter(|frame| &*frame.name == name);
-            named.map(|frame| (frame.frame_type, frame.marker.is_some(), frame.is_guessed)).collect()
+            let named = read.dictionary.frames().filter(|frame| frame.name() == name);
+            let locations = named.map(|frame| frame.location);
+            locations.map(|of| (of.frame_type, of.marker.is_some(), of.is_guessed)).collect()
         };
         let function = (FrameType::CPython, false, false);
         assert_eq!(kinds(names[0]), [(FrameType::Native, true, false), function]);
         assert_eq!((kinds(names[1]), kinds(names[2])), (vec![function], vec![function]));
-        let labels: Vec<_> = read.frames.iter().map(|frame| frame.label().into_owned()).collect();
+        let labels: Vec<_> = read.dictionary.frames().map(|frame| frame_label(&frame).into_owned()).collect();
         assert!(names.iter().all(|name| labels.contains(&format!("\\{name}"))), "{labels:?}");
     }
 

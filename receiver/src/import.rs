@@ -106,13 +106,12 @@ fn decode_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
 
 /// Adds the reasons of truncations of which the format has nothing but the words.
 fn add_truncation_reasons(profile: &mut Profile) {
-    for frame in &mut profile.frames {
-        if let Some(Marker::Truncated(truncation)) = &mut frame.marker
-            && let Some(known) = truncation_with_summary(&truncation.summary)
-        {
-            *truncation = known.into();
+    profile.dictionary.replace_markers(|marker| match marker {
+        Marker::Truncated(truncation) => {
+            truncation_with_summary(&truncation.summary).map(|known| Marker::Truncated(known.into()))
         }
-    }
+        Marker::Lock(_) | Marker::Words => None,
+    });
 }
 
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first

@@ -357,7 +357,6 @@ mod tests {
             let mut profile =
                 Profile::new(String::new(), SampleType::from_kind(Kind::Cpu { samples_per_second }));
             profile.start = std::time::SystemTime::now();
-            profile.stacks.push(Vec::new());
             profile.threads.push(sidewinder_render::ProfileThread {
                 process: "app".into(),
                 pid: 1,
@@ -368,10 +367,10 @@ mod tests {
             profile.samples.push(sidewinder_render::ProfileSample {
                 slice: 0,
                 thread: sidewinder_render::ThreadIndex(0),
-                span: None,
+                span: sidewinder_profile::LinkIndex::default(),
                 state: None,
                 attributes: sidewinder_render::AttributeSetIndex::EMPTY,
-                stack: sidewinder_render::StackIndex(0),
+                stack: sidewinder_profile::StackIndex::default(),
                 count: 3,
             });
             profile

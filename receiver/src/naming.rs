@@ -32,7 +32,7 @@ pub(crate) use self::marker::{
     truncation_with_summary,
 };
 use self::sources::SymbolSources;
-pub(crate) use self::stacks::WalkedStack;
+pub(crate) use self::stacks::{StackNames, WalkedStack};
 pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};

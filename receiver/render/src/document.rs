@@ -11,11 +11,13 @@ use std::str::FromStr;
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
+use sidewinder_profile::{Link, StringIndex};
 
 use crate::annotation::{FunctionAssembly, PageFunction, SourceExcerpt};
+use crate::category::FrameCategory;
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::names::NameStyle;
-use crate::profile::{FrameCategory, Profile, ProfileSample, ThreadState};
+use crate::profile::{Profile, ProfileSample, ThreadState};
 use crate::tree::{CallTree, TreeFunction};
 
 use self::columns::{ColumnLayout, ColumnValues, Columns};
@@ -30,7 +32,7 @@ pub(crate) fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
-    growth.update(profile);
+    growth.update(profile, &profile.samples);
     let columns = growth.columns(TableLengths::default(), profile.samples_without_attributes());
     let mut head = growth.head(TableLengths::default(), profile, &columns, None);
     head.full_names = names == NameStyle::Full;
@@ -117,11 +119,12 @@ pub struct LiveUpdate {
 }
 
 impl DocumentBuilder {
-    /// Adds the new entries of the profile's tables. Samples are written by [`Self::write_since`].
-    pub fn update(&mut self, profile: &Profile) {
-        self.tree.update(profile);
+    /// Adds the new entries of the profile's tables, and the stacks of these samples of it: [`Self::write_since`] writes no other
+    /// samples.
+    pub fn update<'a>(&mut self, profile: &Profile, samples: impl IntoIterator<Item = &'a ProfileSample>) {
+        self.tree.update(profile, samples);
         let texts = &mut self.tree.strings;
-        let mut text = |text: &str| texts.intern(&escaped_or_empty(text));
+        let mut text = |text: &str| texts.intern(&escaped_or_empty(text)).0;
         let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadEntry {
             process: text(&thread.process),
             pid: thread.pid,
@@ -136,7 +139,7 @@ impl DocumentBuilder {
             .map(|ThreadState { state, cause }| StateStrings { state: text(state), cause: text(cause) })
             .collect();
         self.states.extend(new_states);
-        self.spans = profile.spans.len();
+        self.spans = spans(profile).len();
     }
 
     /// The approximate memory in bytes.
@@ -151,7 +154,7 @@ impl DocumentBuilder {
     #[must_use]
     pub fn lengths(&self) -> TableLengths {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
-        let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.len()];
+        let lengths = [texts.len(), functions.len(), places.values.len(), nodes.len()];
         let [texts, functions, places, nodes] = lengths;
         TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
@@ -160,8 +163,8 @@ impl DocumentBuilder {
     #[must_use]
     pub fn function(&self, number: usize) -> Option<PageFunction> {
         let function = self.tree.functions.get(number)?;
-        let text = |index: u32| self.tree.strings.all().get(index as usize).map(ToString::to_string);
-        Some(PageFunction { name: text(function.name)?, binary: text(function.binary)? })
+        let text = |index: u32| self.tree.strings.get(StringIndex(index)).to_owned();
+        Some(PageFunction { name: text(function.name), binary: text(function.binary) })
     }
 
     /// Whether the tables are at least this long, so that the reader may have a prefix of them.
@@ -240,14 +243,14 @@ impl DocumentBuilder {
     fn add_samples(&self, columns: &mut Columns, of: impl IntoIterator<Item = ProfileSample>) {
         let mut values: [ColumnValues; 6] = Default::default();
         for sample in of {
-            let Some(&node) = self.tree.leaves.get(sample.stack.0 as usize) else { continue };
+            let Some(node) = self.tree.leaf(sample.stack) else { continue };
             if sample.thread.0 as usize >= self.threads.len() {
                 continue;
             }
             let [slice, thread, span, state, leaf, count] = &mut values;
             slice.push(sample.slice);
             thread.push(sample.thread.0);
-            span.push(sample.span.map_or(0, |span| span.0 + 1));
+            span.push(sample.span.0);
             state.push(sample.state.map_or(0, |state| state.0 + 1));
             leaf.push(node);
             count.push(sample.count);
@@ -276,7 +279,8 @@ impl DocumentBuilder {
         columns: &'a Columns,
         live: Option<LiveUpdate>,
     ) -> DocumentHead<'a> {
-        let TableLengths([texts, .., spans, _]) = since;
+        let TableLengths([texts, .., known_spans, _]) = since;
+        let new_spans = || spans(profile).iter().skip(known_spans);
         DocumentHead {
             title: escaped(&profile.title).into_owned(),
             measure: sidewinder_kind::display_of(profile.measure.name()),
@@ -296,10 +300,10 @@ impl DocumentBuilder {
             full_names: false,
             views: live.as_ref().map(|live| live.views.clone()).unwrap_or_default(),
             grouping: if profile.is_per_thread { "thread" } else { "none" },
-            strings: self.tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
+            strings: self.tree.strings.iter().skip(texts).collect(),
             spans: DocumentSpans {
-                trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
-                span: profile.spans.iter().skip(spans).map(|span| hex(&span.span_id)).collect(),
+                trace: new_spans().map(|span| hex(&span.trace_id)).collect(),
+                span: new_spans().map(|span| hex(&span.span_id)).collect(),
             },
             columns: columns.layout(),
             outcomes: outcome_entries(profile),
@@ -318,6 +322,11 @@ impl DocumentBuilder {
             live,
         }
     }
+}
+
+/// The spans of a profile: the first link of its dictionary is none.
+fn spans(profile: &Profile) -> &[Link] {
+    profile.dictionary.links().get(1..).unwrap_or_default()
 }
 
 fn add_functions(columns: &mut Columns, tree: &CallTree, since: usize) {
@@ -436,7 +445,7 @@ fn outcome_entries(profile: &Profile) -> Vec<DocumentOutcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::sample;
+    use crate::profile::tests::{SAMPLE_STACKS, profile, sample, sample_frames};
     use serde_json::{Value, json};
 
     fn written(
@@ -481,19 +490,19 @@ mod tests {
 
     #[test]
     fn instalments_put_together_are_the_whole() {
-        let mut profile = sample();
+        let mut frames = sample_frames();
         // Each has the short form of the one before at first.
-        for (frame, scope) in profile.frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
-            frame.name = format!("{scope}::shape::Shape::draw(int)").into();
+        for (frame, scope) in frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
+            frame.name = format!("{scope}::shape::Shape::draw(int)");
             frame.frame_type = sidewinder_profile::FrameType::Native;
         }
+        // From the root on, the last stack has `a`, `d` and `c`.
+        let profile = profile(&frames, &SAMPLE_STACKS);
         let (mut growth, mut together) = (DocumentBuilder::default(), None);
-        for stacks in 1..=profile.stacks.len() {
-            let mut so_far = profile.clone();
-            so_far.stacks.truncate(stacks);
-            so_far.frames.truncate(stacks + 1);
+        for stacks in 1..=SAMPLE_STACKS.len() {
+            let so_far = crate::profile::tests::profile(&frames, &SAMPLE_STACKS[..stacks]);
             let since = if stacks == 1 { TableLengths::default() } else { growth.lengths() };
-            growth.update(&so_far);
+            growth.update(&so_far, &so_far.samples);
             let more = written(&growth, since, &so_far, &profile.samples[stacks - 1..stacks]);
             match &mut together {
                 None => together = Some(more),
@@ -515,8 +524,8 @@ mod tests {
             [
                 "a::shape::Shape::draw",
                 "b::shape::Shape::draw",
-                "c::shape::Shape::draw",
-                "d::shape::Shape::draw"
+                "d::shape::Shape::draw",
+                "c::shape::Shape::draw"
             ]
         );
         assert_eq!(together, whole);
@@ -526,7 +535,7 @@ mod tests {
     fn who_has_everything_is_sent_nothing_again() {
         let profile = sample();
         let mut growth = DocumentBuilder::default();
-        growth.update(&profile);
+        growth.update(&profile, &profile.samples);
         let nothing = written(&growth, growth.lengths(), &profile, &[]);
         for table in ["functions", "places", "nodes", "threads", "spans", "states", "samples"] {
             let columns = nothing[table].as_object().unwrap();
@@ -538,7 +547,7 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_is_written_and_only_of_what_was() {
         let mut growth = DocumentBuilder::default();
-        growth.update(&sample());
+        growth.update(&sample(), &sample().samples);
         let mark = growth.lengths();
         assert_eq!(mark.to_string().parse(), Ok(mark));
         assert!(growth.covers(mark) && growth.covers(TableLengths::default()));

@@ -1,6 +1,6 @@
 //! The Firefox Profiler's format: processed profile JSON, written with samply's library.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -9,8 +9,12 @@ use fxprof_processed_profile::{
     Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp,
 };
 
+use sidewinder_profile::{Frame, FrameIndex};
+
+use crate::category::FrameCategory;
 use crate::escape::escaped;
-use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample, ProfileThread, ThreadIndex};
+use crate::label::frame_label;
+use crate::profile::{Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -28,8 +32,9 @@ fn convert(profile: &Profile) -> FirefoxProfile {
     firefox.set_symbolicated(true);
     let categories = FrameCategory::ALL
         .map(|kind| CategoryPairHandle::from(firefox.add_category(kind.label(), colour(kind))));
-    let infos: Vec<_> =
-        profile.frames.iter().map(|frame| frame_info(&mut firefox, frame, &categories)).collect();
+    let frames = profile.stacked_frames();
+    let infos: HashMap<_, _> =
+        frames.map(|(index, frame)| (index, frame_info(&mut firefox, &frame, &categories))).collect();
     let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
     let samples = profile.samples_without_attributes().into_iter();
     for sample in samples.filter(|sample| profile.thread_of(sample).is_some()) {
@@ -59,12 +64,12 @@ fn add_samples(
     thread: ThreadHandle,
     profile: &Profile,
     samples: &[ProfileSample],
-    infos: &[FrameInfo],
+    infos: &HashMap<FrameIndex, FrameInfo>,
 ) {
     for sample in samples {
         let mut stack: Option<StackHandle> = None;
-        let frames = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        for info in frames.iter().rev().filter_map(|frame| infos.get(frame.0 as usize)) {
+        let frames = profile.dictionary.frames_of(sample.stack);
+        for info in frames.rev().filter_map(|frame| infos.get(&frame)) {
             let frame = firefox.intern_frame(thread, info.clone());
             stack = Some(firefox.intern_stack(thread, stack, frame));
         }
@@ -78,12 +83,13 @@ fn add_samples(
 /// A frame, whose name is looked at once, however many stacks have it.
 fn frame_info(
     firefox: &mut FirefoxProfile,
-    frame: &ProfileFrame,
+    frame: &Frame<'_>,
     categories: &[CategoryPairHandle; FrameCategory::ALL.len()],
 ) -> FrameInfo {
-    let label = firefox.intern_string(&escaped(&frame.label()));
+    let label = firefox.intern_string(&escaped(&frame_label(frame)));
     let [other, ..] = *categories;
-    let of_kind = FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.category());
+    let of_kind =
+        FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == FrameCategory::of(frame));
     let category_pair = of_kind.map_or(other, |(_, category)| *category);
     FrameInfo { frame: FirefoxFrame::Label(label), category_pair, flags: FrameFlags::empty() }
 }

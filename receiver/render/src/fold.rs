@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use sidewinder_kind::WAKER_DELAY;
-use sidewinder_profile::FrameType;
-
-use crate::profile::{
-    BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, StackIndex, ThreadState,
+use sidewinder_profile::{
+    Dictionary, FrameIndex, FrameType, Index as _, Line, Location, LocationIndex, Marker, StackIndex,
 };
+
+use crate::profile::{Profile, ProfileSample, ThreadState};
 use crate::standard::standard_frames;
 
 /// Which inlined functions are apart from the function that they were inlined into.
@@ -36,19 +36,18 @@ impl Profile {
         let is_folded = match inlined {
             InlinedFunctions::All => Vec::new(),
             InlinedFunctions::Own => standard_frames(self),
-            InlinedFunctions::None => vec![true; self.frames.len()],
+            InlinedFunctions::None => vec![true; self.dictionary.frame_count()],
         };
-        let mut folder = Folder::default();
+        let mut folder = Folder { is_folded, folded: HashMap::new() };
         let mut samples = std::mem::take(&mut self.samples);
-        let mut folded = HashMap::new();
+        let mut stacks = HashMap::new();
         for sample in &mut samples {
             let wait = if is_of_waits { self.wait_of(sample) } else { None };
-            sample.stack = *folded.entry((sample.stack, wait.clone())).or_insert_with(|| {
-                let stack = self.without_inlined(sample.stack, &is_folded);
-                folder.add(self, stack, wait)
+            sample.stack = *stacks.entry((sample.stack, wait)).or_insert_with_key(|(stack, wait)| {
+                folder.stack(&mut self.dictionary, *stack, wait.as_deref())
             });
         }
-        (self.samples, self.stacks) = (samples, folder.stacks);
+        self.samples = samples;
     }
 
     /// What a sample's thread waited for, in brackets; `None` if it ran.
@@ -70,83 +69,85 @@ impl Profile {
             (state, cause) => Some(format!("[{state}: {cause}]")),
         }
     }
-
-    /// A stack without those frames that are to be folded where they are inlined.
-    fn without_inlined(&self, stack: StackIndex, is_folded: &[bool]) -> Vec<FrameIndex> {
-        let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        let is_folded = |index: &FrameIndex| {
-            let frame = self.frames.get(index.0 as usize);
-            frame.is_some_and(|frame| frame.is_inlined) && is_folded.get(index.0 as usize) == Some(&true)
-        };
-        stack.iter().copied().filter(|index| !is_folded(index)).collect()
-    }
 }
 
-/// The stacks that are left.
-#[derive(Default)]
+/// What is folded in the stacks of a dictionary.
 struct Folder {
-    stacks: Vec<Vec<FrameIndex>>,
-    /// The frames that stand for causes of waits.
-    causes: HashMap<String, FrameIndex>,
+    /// Whether each frame that was in the dictionary is folded where it is inlined; empty if none is.
+    is_folded: Vec<bool>,
+    /// By location, the same without the frames that are folded.
+    folded: HashMap<LocationIndex, LocationIndex>,
 }
 
 impl Folder {
-    /// Adds a stack, whose innermost kernel frames are folded into the cause if it is of a wait.
-    fn add(&mut self, profile: &mut Profile, stack: Vec<FrameIndex>, wait: Option<String>) -> StackIndex {
-        let stack = match wait {
-            Some(cause) => self.without_waiting(profile, stack, cause),
-            None => stack,
-        };
-        self.stacks.push(stack);
-        StackIndex(self.stacks.len() as u32 - 1)
+    /// A stack without what is folded in it: the innermost kernel frames become the cause if it is of a wait.
+    fn stack(&mut self, dictionary: &mut Dictionary, stack: StackIndex, wait: Option<&str>) -> StackIndex {
+        let mut locations = dictionary.stack(stack).to_vec();
+        for location in &mut locations {
+            *location = self.without_inlined(dictionary, *location);
+        }
+        if let Some(cause) = wait {
+            fold_wait(dictionary, &mut locations, cause);
+        }
+        dictionary.add_stack(&locations)
     }
 
-    fn without_waiting(
-        &mut self,
-        profile: &mut Profile,
-        mut stack: Vec<FrameIndex>,
-        cause: String,
-    ) -> Vec<FrameIndex> {
-        let frame = |index: &FrameIndex| profile.frames.get(index.0 as usize);
-        let is_kernel = |index: &FrameIndex| frame(index).is_some_and(ProfileFrame::is_kernel);
-        let locks = stack.iter().take_while(|index| frame(index).is_some_and(ProfileFrame::is_lock));
-        let locks = locks.count();
-        let rest = stack.get(locks..).unwrap_or_default();
-        let in_kernel = rest.iter().take_while(|index| is_kernel(index)).count();
-        // A thread of the kernel: its callers are what tells its wait apart.
-        let waiting = if in_kernel == rest.len() {
-            rest.iter().take_while(|index| frame(index).is_some_and(is_scheduler)).count()
-        } else {
-            in_kernel
+    /// A location without those frames that are to be folded where they are inlined.
+    fn without_inlined(&mut self, dictionary: &mut Dictionary, index: LocationIndex) -> LocationIndex {
+        let lines = dictionary.location(index).lines;
+        if self.is_folded.is_empty() || lines.len() == 1 {
+            return index;
+        }
+        if let Some(known) = self.folded.get(&index) {
+            return *known;
+        }
+        let outermost = lines.len().saturating_sub(1);
+        let is_kept = |number: usize, frame: FrameIndex| {
+            number == outermost || self.is_folded.get(frame.position()) != Some(&true)
         };
-        let Some(innermost) = rest.first().filter(|_| waiting > 0).and_then(frame) else { return stack };
-        let binary = innermost.binary;
-        let cause = (locks == 0).then(|| self.cause_frame(profile, cause, binary));
-        stack.splice(locks..locks + waiting, cause);
-        stack
-    }
-
-    /// The frame that stands for a cause, as a function of the kernel.
-    fn cause_frame(
-        &mut self,
-        profile: &mut Profile,
-        cause: String,
-        kernel: Option<BinaryIndex>,
-    ) -> FrameIndex {
-        *self.causes.entry(cause).or_insert_with_key(|cause| {
-            profile.frames.push(ProfileFrame {
-                binary: kernel,
-                frame_type: FrameType::Kernel,
-                ..ProfileFrame::from_words(cause.as_str())
-            });
-            FrameIndex(profile.frames.len() as u32 - 1)
-        })
+        let frames = dictionary.frames_at(index).zip(lines).enumerate();
+        let kept = frames.filter(|(number, (frame, _))| is_kept(*number, *frame));
+        let kept: Vec<Line> = kept.map(|(_, (_, line))| *line).collect();
+        let folded = dictionary.add_location_with_lines(index, &kept);
+        self.folded.insert(index, folded);
+        folded
     }
 }
 
+/// Folds the kernel frames in which a stack waits into a function of the kernel that is called after the cause, or into the lock that
+/// the thread waits for.
+fn fold_wait(dictionary: &mut Dictionary, stack: &mut Vec<LocationIndex>, cause: &str) {
+    let location = |index: &LocationIndex| dictionary.location(*index);
+    let is_lock = |index: &&LocationIndex| matches!(location(index).marker, Some(Marker::Lock(_)));
+    let locks = stack.iter().take_while(is_lock).count();
+    let rest = stack.get(locks..).unwrap_or_default();
+    let is_kernel = |index: &&LocationIndex| location(index).frame_type == FrameType::Kernel;
+    let in_kernel = rest.iter().take_while(is_kernel).count();
+    // A thread of the kernel: its callers are what tells its wait apart.
+    let waiting = if in_kernel == rest.len() {
+        rest.iter().take_while(|index| is_scheduler(dictionary, **index)).count()
+    } else {
+        in_kernel
+    };
+    let Some(innermost) = rest.first().filter(|_| waiting > 0) else { return };
+    let mapping = location(innermost).mapping;
+    let cause = (locks == 0).then(|| {
+        let function = dictionary.add_function_named(cause);
+        dictionary.add_location(&Location {
+            mapping,
+            frame_type: FrameType::Kernel,
+            marker: Some(&Marker::Words),
+            lines: &[Line::new(function)],
+            ..Location::default()
+        })
+    });
+    stack.splice(locks..locks + waiting, cause);
+}
+
 /// Whether a function of the kernel is a part of the scheduler that a waiting thread is in.
-fn is_scheduler(frame: &ProfileFrame) -> bool {
-    frame.name.contains("schedule")
+fn is_scheduler(dictionary: &Dictionary, location: LocationIndex) -> bool {
+    let mut frames = dictionary.frames_at(location).filter_map(|frame| dictionary.frame(frame));
+    frames.any(|frame| frame.name().contains("schedule"))
 }
 
 #[cfg(test)]
@@ -154,9 +155,10 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
+    use crate::category::FrameCategory;
     use crate::functions::functions;
-    use crate::profile::tests::{frame, lines, sample};
-    use crate::profile::{FrameCategory, StateIndex};
+    use crate::profile::StateIndex;
+    use crate::profile::tests::{TestFrame, frame, lines_with, profile, sample, sample_frames};
     use sidewinder_profile::SampleType;
 
     /// What is left in each row, with its self and total counts.
@@ -169,27 +171,28 @@ mod tests {
         ThreadState { state: state.into(), cause: cause.into() }
     }
 
-    fn frame_of(profile: &mut Profile, name: &str, kind: FrameCategory) -> FrameIndex {
-        profile.frames.push(frame(name, kind, 0));
-        FrameIndex(profile.frames.len() as u32 - 1)
+    /// `main` runs, waits for a futex and to read; it waits by two ways through the kernel, and runs in the kernel, too.
+    const WAITS: [&[usize]; 5] = [&[0], &[5, 6, 0], &[5, 3, 0], &[3, 0], &[5, 6]];
+
+    fn frames() -> Vec<TestFrame> {
+        let mut frames = sample_frames();
+        frames.push(frame("schedule", FrameCategory::Kernel, 0));
+        frames.push(frame("futex_wait", FrameCategory::Kernel, 0));
+        frames.push(frame("[lock 1]", FrameCategory::Lock, 0));
+        frames
     }
 
-    /// `main` runs, waits for a futex and to read; it waits by two ways through the kernel, and runs in the kernel, too.
+    fn waits_in(stacks: [&[usize]; 5], kind: Kind) -> Profile {
+        let counts = sample().samples;
+        let stacks: Vec<_> =
+            stacks.into_iter().zip(&counts).map(|(stack, sample)| (stack, sample.count)).collect();
+        Profile { measure: SampleType::from_kind(kind), ..profile(&frames(), &stacks) }
+    }
+
     fn waits() -> Profile {
-        let mut profile =
-            Profile { measure: SampleType::from_kind(Kind::Wall { samples_per_second: 100 }), ..sample() };
+        let mut profile = waits_in(WAITS, Kind::Wall { samples_per_second: 100 });
         profile.states =
             vec![state("running", ""), state("sleeping", "futex"), state("uninterruptible", "file_lock")];
-        let schedule = frame_of(&mut profile, "schedule", FrameCategory::Kernel);
-        let futex_wait = frame_of(&mut profile, "futex_wait", FrameCategory::Kernel);
-        let (main, vfs_write) = (FrameIndex(0), FrameIndex(3));
-        profile.stacks = vec![
-            vec![main],
-            vec![schedule, futex_wait, main],
-            vec![schedule, vfs_write, main],
-            vec![vfs_write, main],
-            vec![schedule, futex_wait],
-        ];
         for (sample, state) in profile.samples.iter_mut().zip([0, 1, 2, 0, 1]) {
             sample.state = Some(StateIndex(state));
         }
@@ -214,18 +217,15 @@ mod tests {
 
     #[test]
     fn waits_for_a_lock_are_the_locks() {
-        let mut profile = Profile { measure: SampleType::from_kind(Kind::LockDelay), ..waits() };
-        let lock = frame_of(&mut profile, "[lock 1]", FrameCategory::Lock);
-        for (sample, stack) in profile.samples.iter_mut().zip(&mut profile.stacks) {
-            sample.state = None;
-            stack.insert(0, lock);
-        }
-        profile.stacks[2].remove(0);
+        let stacks: [&[usize]; 5] = [&[7, 0], &[7, 5, 6, 0], &[5, 3, 0], &[7, 3, 0], &[7, 5, 6]];
+        let mut profile = waits_in(stacks, Kind::LockDelay);
         profile.fold(InlinedFunctions::All);
-        assert_eq!(profile.stacks[1], [lock, FrameIndex(0)]);
-        assert_eq!(profile.stacks[0], [lock, FrameIndex(0)], "without kernel frames");
-        let wait = profile.stacks[2][0];
-        assert_eq!(&*profile.frames[wait.0 as usize].name, "[wait]", "whose lock is unknown");
+        let names = |at: usize| -> Vec<_> {
+            profile.frames_of(profile.samples[at].stack).map(|frame| frame.name().into_owned()).collect()
+        };
+        assert_eq!(names(1), ["[lock 1]", "main"]);
+        assert_eq!(names(0), ["[lock 1]", "main"], "without kernel frames");
+        assert_eq!(names(2)[0], "[wait]", "whose lock is unknown");
     }
 
     #[test]
@@ -238,8 +238,7 @@ mod tests {
     #[test]
     fn an_inlined_function_is_its_callers_if_requested() {
         let folded = |name: &str, inlined| {
-            let mut profile = lines();
-            profile.frames[2].name = name.into();
+            let mut profile = lines_with(name);
             profile.fold(inlined);
             rows(&profile).into_iter().map(|(name, own, _)| (name, own)).collect::<Vec<_>>()
         };

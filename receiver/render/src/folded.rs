@@ -6,10 +6,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use sidewinder_profile::{Frame, Index as _};
+
 use crate::escape::escaped;
 use crate::label::escape_name;
 use crate::names::DisplayNames;
-use crate::profile::{Profile, ProfileFrame, ProfileSample, ProfileThread};
+use crate::profile::{Profile, ProfileSample, ProfileThread};
 
 /// Writes the stacks in alphabetical order, with equal ones merged.
 pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
@@ -21,7 +23,7 @@ pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Writ
 
 /// The lines, without line terminators.
 pub(crate) fn lines(profile: &Profile, names: &DisplayNames) -> impl Iterator<Item = String> + use<> {
-    let frames: Vec<_> = profile.frames.iter().map(|frame| frame_name(frame, names)).collect();
+    let frames: Vec<_> = profile.dictionary.frames().map(|frame| frame_name(&frame, names)).collect();
     let mut merged = BTreeMap::<String, u64>::new();
     for sample in profile.samples_without_time() {
         let count = merged.entry(line(profile, &frames, &sample)).or_default();
@@ -35,8 +37,8 @@ fn line(profile: &Profile, frames: &[String], sample: &ProfileSample) -> String 
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
     let process = process.map(escape_process);
     let thread = profile.thread_of(sample).filter(|_| profile.is_per_thread).map(thread_name);
-    let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-    let frames = stack.iter().rev().filter_map(|index| frames.get(index.0 as usize)).map(String::as_str);
+    let stack = profile.dictionary.frames_of(sample.stack);
+    let frames = stack.rev().filter_map(|index| frames.get(index.position())).map(String::as_str);
     let frames: Vec<_> = process.as_deref().into_iter().chain(thread.as_deref()).chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
@@ -52,7 +54,7 @@ pub(crate) fn escape_process(name: &str) -> String {
 }
 
 /// A frame's name in this format.
-pub(crate) fn frame_name(frame: &ProfileFrame, names: &DisplayNames) -> String {
+pub(crate) fn frame_name(frame: &Frame<'_>, names: &DisplayNames) -> String {
     let label = names.of_frame(frame);
     let name = escape_field(&label);
     let suffix = if frame.is_kernel() { "_[k]" } else { "" };

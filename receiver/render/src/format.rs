@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use sidewinder_profile::Index as _;
 use sidewinder_text::ExternalText;
 
 use crate::names::{DisplayNames, NameStyle};
@@ -133,22 +134,23 @@ pub fn write(
 
 /// The length of the names of all stacks in bytes.
 fn repeated_text_bytes(profile: &Profile) -> u64 {
-    let lengths: Vec<_> = profile.frames.iter().map(|frame| frame.name.len() as u64 + 1).collect();
-    let frames = profile.stacks.iter().flatten();
-    let lengths = frames.filter_map(|frame| lengths.get(frame.0 as usize));
+    let dictionary = &profile.dictionary;
+    let lengths: Vec<_> = dictionary.frames().map(|frame| frame.name().len() as u64 + 1).collect();
+    let frames = dictionary.stacks().flatten().flat_map(|location| dictionary.frames_at(*location));
+    let lengths = frames.filter_map(|frame| lengths.get(frame.position()));
     lengths.fold(0, |sum, length| sum.saturating_add(*length))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::FrameIndex;
-    use crate::profile::tests::one_stack;
+    use crate::category::FrameCategory;
+    use crate::profile::tests::{frame, profile};
 
     #[test]
     fn long_names_that_each_stack_would_repeat_are_refused_before_there_is_such_text() {
-        let mut profile = one_stack(&[&"x".repeat(1 << 20)]);
-        profile.stacks[0] = vec![FrameIndex(0); 3000];
+        let long = frame(&"x".repeat(1 << 15), FrameCategory::Native, 0);
+        let profile = profile(&[long], &[(&[0; 300_000], 1)]);
         for form in [ProfileFormat::Folded, ProfileFormat::Svg, ProfileFormat::Pprof] {
             let written = write(&profile, form, NameStyle::Full, &mut io::sink());
             let is_refused = matches!(written, Err(RenderError::TooMuchText { .. }));

@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
+use sidewinder_profile::{Frame, FrameIndex, Index as _, MappingIndex, StackIndex};
 
 use crate::annotation::PageFunction;
+use crate::category::FrameCategory;
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::{NO_SYMBOL, function_key, functions};
-use crate::profile::{BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileFrame};
+use crate::label::frame_label;
+use crate::profile::Profile;
 
 /// A function's frames in a profile.
 #[derive(Debug)]
@@ -71,21 +74,28 @@ impl<'a> FunctionCode<'a> {
     /// The frames of a function; `None` if the profile has none.
     #[must_use]
     pub fn new(profile: &'a Profile, function: &PageFunction) -> Option<Self> {
-        let is_of = |frame: &ProfileFrame| {
-            let (name, binary, _) = function_key(profile, frame);
+        let is_of = |frame: Frame<'_>| {
+            let (name, binary, _) = function_key(&frame);
             escaped(&name) == function.name && escaped_or_empty(binary) == function.binary
         };
-        let is_frame: Vec<_> = profile.frames.iter().map(is_of).collect();
+        let is_frame: Vec<_> = profile.dictionary.frames().map(is_of).collect();
         is_frame.contains(&true).then_some(Self { profile, is_frame })
     }
 
-    fn frames(&self) -> impl Iterator<Item = &'a ProfileFrame> {
-        let frames = self.profile.frames.iter().zip(&self.is_frame);
+    fn frames(&self) -> impl Iterator<Item = Frame<'a>> {
+        let frames = self.profile.dictionary.frames().zip(&self.is_frame);
         frames.filter(|(_, is)| **is).map(|(frame, _)| frame)
     }
 
+    /// The frames of a stack, leaf first, each with whether it is one of the function.
+    fn frames_of(&self, stack: StackIndex) -> impl Iterator<Item = (Frame<'a>, bool)> {
+        let dictionary = &self.profile.dictionary;
+        let frames = dictionary.frames_of(stack);
+        frames.filter_map(|index| Some((dictionary.frame(index)?, self.is_of(index))))
+    }
+
     fn is_of(&self, frame: FrameIndex) -> bool {
-        self.is_frame.get(frame.0 as usize).copied().unwrap_or(false)
+        self.is_frame.get(frame.position()).copied().unwrap_or(false)
     }
 
     /// The function's lines with samples, and those of the calls that were inlined into it, by source file. Lines that are not
@@ -93,16 +103,16 @@ impl<'a> FunctionCode<'a> {
     #[must_use]
     pub fn lines(&self) -> BTreeMap<&'a str, BTreeSet<u32>> {
         let mut lines = BTreeMap::<&str, BTreeSet<u32>>::new();
-        for stack in &self.profile.stacks {
+        for (stack, _) in self.profile.stack_counts() {
             let mut inlined = Vec::new();
-            for index in stack {
-                let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
-                inlined.push(frame);
-                if self.is_of(*index) {
-                    let known = inlined.iter().filter(|frame| frame.line > 0 && !frame.path.is_empty());
-                    known.for_each(|frame| _ = lines.entry(&frame.path).or_default().insert(frame.line));
+            for (frame, is_of) in self.frames_of(stack) {
+                let is_inlined = frame.is_inlined;
+                inlined.push((frame.path(), frame.line.line));
+                if is_of {
+                    let known = inlined.iter().filter(|(path, line)| *line > 0 && !path.is_empty());
+                    known.for_each(|(path, line)| _ = lines.entry(path).or_default().insert(*line));
                 }
-                if !frame.is_inlined {
+                if !is_inlined {
                     inlined.clear();
                 }
             }
@@ -115,16 +125,16 @@ impl<'a> FunctionCode<'a> {
     #[must_use]
     pub fn line_costs(&self) -> BTreeMap<(&'a str, u32), LineCost<'a>> {
         let first_path =
-            self.frames().map(|frame| &*frame.path).find(|path| !path.is_empty()).unwrap_or_default();
+            self.frames().map(|frame| frame.path()).find(|path| !path.is_empty()).unwrap_or_default();
         let mut costs = BTreeMap::<(&str, u32), LineCost<'_>>::new();
-        for (stack, count) in self.profile.stacks.iter().zip(self.profile.stack_counts()) {
+        for (stack, count) in self.profile.stack_counts() {
             let mut counted = BTreeSet::new();
             // The function that is inlined at the frame that follows.
             let mut inlined = None;
-            for (depth, index) in stack.iter().enumerate() {
-                let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
-                if self.is_of(*index) {
-                    let line = (if frame.path.is_empty() { first_path } else { &*frame.path }, frame.line);
+            for (depth, (frame, is_of)) in self.frames_of(stack).enumerate() {
+                if is_of {
+                    let path = Some(frame.path()).filter(|path| !path.is_empty());
+                    let line = (path.unwrap_or(first_path), frame.line.line);
                     let cost = costs.entry(line).or_default();
                     if depth == 0 {
                         cost.own = cost.own.saturating_add(count);
@@ -137,45 +147,47 @@ impl<'a> FunctionCode<'a> {
                         }
                     }
                 }
-                inlined = frame.is_inlined.then(|| frame.label());
+                inlined = frame.is_inlined.then(|| frame_label(&frame));
             }
         }
         costs
     }
 
-    /// The addresses of the function's samples in its binary, with their events; `None` if none is known. Binaries whose
-    /// files have the same name count as one function: the one with the most events is taken.
+    /// The addresses of the function's samples in its file, with their events; `None` if none is known. Files
+    /// of the same name count as one function: the mapping with the most events is taken.
     #[must_use]
-    pub fn addresses(&self) -> Option<(BinaryIndex, BTreeMap<u64, u64>)> {
-        let mut by_binary = BTreeMap::<u32, BTreeMap<u64, u64>>::new();
-        for (stack, count) in self.profile.stacks.iter().zip(self.profile.stack_counts()) {
-            for frame in stack.iter().filter(|frame| self.is_of(**frame)) {
-                let Some(frame) = self.profile.frames.get(frame.0 as usize) else { continue };
-                let Some(binary) = frame.binary.filter(|_| frame.address > 0 && count > 0) else { continue };
-                let events = by_binary.entry(binary.0).or_default().entry(frame.address).or_default();
+    pub fn addresses(&self) -> Option<(MappingIndex, BTreeMap<u64, u64>)> {
+        let mut by_mapping = BTreeMap::<MappingIndex, BTreeMap<u64, u64>>::new();
+        for (stack, count) in self.profile.stack_counts() {
+            let frames = self.frames_of(stack).filter(|(_, is_of)| *is_of);
+            let locations = frames.map(|(frame, _)| (frame.location.mapping, frame.location.address));
+            let is_known = |(mapping, address): &(MappingIndex, u64)| {
+                *mapping != MappingIndex::default() && *address > 0
+            };
+            for (mapping, address) in locations.filter(is_known) {
+                let events = by_mapping.entry(mapping).or_default().entry(address).or_default();
                 *events = events.saturating_add(count);
             }
         }
         let events =
             |of: &BTreeMap<u64, u64>| of.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let (binary, addresses) = by_binary.into_iter().max_by_key(|(_, addresses)| events(addresses))?;
-        Some((BinaryIndex(binary), addresses))
+        by_mapping.into_iter().max_by_key(|(_, addresses)| events(addresses))
     }
 
-    /// The costs of the function's instructions in a binary. `instruction_at` is the index of the instruction that contains an
+    /// The costs of the function's instructions in a mapping. `instruction_at` is the index of the instruction that contains an
     /// address.
     #[must_use]
     pub fn costs(
         &self,
-        binary: BinaryIndex,
+        mapping: MappingIndex,
         instruction_at: impl Fn(u64) -> Option<u32>,
     ) -> InstructionCosts {
-        let mut of_stack = HashMap::<u32, Vec<(u32, bool)>>::new();
+        let mut of_stack = HashMap::<StackIndex, Vec<(u32, bool)>>::new();
         let mut rows = BTreeMap::<(u32, u32, u32, u32), (u64, u64)>::new();
         for sample in &self.profile.samples {
-            let stack = sample.stack.0;
+            let stack = sample.stack;
             let instructions =
-                of_stack.entry(stack).or_insert_with(|| self.instructions(stack, binary, &instruction_at));
+                of_stack.entry(stack).or_insert_with(|| self.instructions(stack, mapping, &instruction_at));
             for &mut (instruction, is_own) in instructions {
                 let state = sample.state.map_or(0, |state| state.0 + 1);
                 let (own, total) =
@@ -199,18 +211,16 @@ impl<'a> FunctionCode<'a> {
     /// The function's instructions on a stack, each once, with whether the sample was taken there.
     fn instructions(
         &self,
-        stack: u32,
-        binary: BinaryIndex,
+        stack: StackIndex,
+        mapping: MappingIndex,
         instruction_at: impl Fn(u64) -> Option<u32>,
     ) -> Vec<(u32, bool)> {
-        let stack = self.profile.stacks.get(stack as usize).map_or(&[][..], Vec::as_slice);
         let mut found = BTreeMap::new();
         let mut is_leaf = true;
-        for index in stack {
-            let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
-            if frame.binary == Some(binary)
-                && self.is_of(*index)
-                && let Some(instruction) = instruction_at(frame.address)
+        for (frame, is_of) in self.frames_of(stack) {
+            if frame.location.mapping == mapping
+                && is_of
+                && let Some(instruction) = instruction_at(frame.location.address)
             {
                 *found.entry(instruction).or_default() |= is_leaf;
             }
@@ -225,11 +235,11 @@ impl<'a> FunctionCode<'a> {
 #[must_use]
 pub fn lines_by_file(profile: &Profile) -> Vec<(&str, BTreeSet<u32>)> {
     let mut files = BTreeMap::<&str, (u64, BTreeSet<u32>)>::new();
-    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
-        let frames = stack.iter().filter_map(|frame| profile.frames.get(frame.0 as usize));
+    for (stack, count) in profile.stack_counts() {
+        let lines = profile.frames_of(stack).map(|frame| (frame.path(), frame.line.line));
         let known: BTreeSet<(&str, u32)> =
-            frames.filter(|frame| frame.line > 0).map(|frame| (&*frame.path, frame.line)).collect();
-        for (path, line) in known.into_iter().filter(|(path, _)| !path.is_empty()) {
+            lines.filter(|(path, line)| *line > 0 && !path.is_empty()).collect();
+        for (path, line) in known {
             let (events, lines) = files.entry(path).or_default();
             *events = events.saturating_add(count);
             lines.insert(line);
@@ -268,14 +278,14 @@ mod tests {
     fn instructions_cost_what_was_taken_there_and_in_what_they_call() {
         let profile = lines();
         let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
-        let (binary, addresses) = hot.addresses().unwrap();
+        let (mapping, addresses) = hot.addresses().unwrap();
         assert_eq!(addresses, BTreeMap::from([(0x2000, 3), (0x2010, 6), (0x2020, 2), (0x2030, 1)]));
-        let costs = hot.costs(binary, instruction_at);
+        let costs = hot.costs(mapping, instruction_at);
         // The instruction of the inlined call is the leaf; the one that calls `hot` again is not.
         assert_eq!(sums(&costs), BTreeMap::from([(0, (3, 3)), (1, (6, 6)), (2, (0, 2)), (3, (1, 1))]));
         let hash = FunctionCode::new(&profile, &id("hash")).unwrap();
         assert_eq!(
-            sums(&hash.costs(binary, instruction_at)),
+            sums(&hash.costs(mapping, instruction_at)),
             BTreeMap::from([(1, (6, 6))]),
             "where it is inlined"
         );

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::profile::{FrameCategory, FrameIndex, Profile, ProfileFrame};
-use sidewinder_profile::SampleType;
+use sidewinder_profile::{Frame, FrameIndex, Index as _, SampleType, StackIndex};
+
+use crate::category::FrameCategory;
+use crate::label::{frame_label, frame_label_with};
+use crate::profile::Profile;
 
 /// One function's share of the events.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,11 +80,9 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
 pub fn functions_of_process(profile: &Profile, pid: Option<u32>) -> Vec<FunctionTotals<'_>> {
     let (index, mut totals) = FunctionIndex::new(profile);
     // The last stack for which a function was counted, so that recursion counts once.
-    let mut counted_for = vec![usize::MAX; totals.len()];
-    for (stack_number, (stack, count)) in
-        profile.stacks.iter().zip(profile.stack_counts_of_process(pid)).enumerate()
-    {
-        for (depth, function) in stack.iter().filter_map(|frame| index.of_frame(*frame)).enumerate() {
+    let mut counted_for = vec![None; totals.len()];
+    for (stack, count) in profile.stack_counts_of_process(pid) {
+        for (depth, function) in index.of_stack(profile, stack).enumerate() {
             let (Some(totals), Some(counted_for)) = (totals.get_mut(function), counted_for.get_mut(function))
             else {
                 continue;
@@ -89,8 +90,8 @@ pub fn functions_of_process(profile: &Profile, pid: Option<u32>) -> Vec<Function
             if depth == 0 {
                 totals.self_count += count;
             }
-            if *counted_for != stack_number {
-                *counted_for = stack_number;
+            if *counted_for != Some(stack) {
+                *counted_for = Some(stack);
                 totals.total_count += count;
             }
         }
@@ -118,8 +119,8 @@ pub fn callers<'a>(profile: &'a Profile, pid: Option<u32>, chain: &[FunctionId])
         self_count: 0,
         total_count: 0,
     });
-    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts_of_process(pid)) {
-        let functions: Vec<_> = stack.iter().filter_map(|frame| index.of_frame(*frame)).collect();
+    for (stack, count) in profile.stack_counts_of_process(pid) {
+        let functions: Vec<_> = index.of_stack(profile, stack).collect();
         let Some(depth) = functions.windows(chain.len().max(1)).position(|calls| calls == chain) else {
             continue;
         };
@@ -150,9 +151,9 @@ impl FunctionIndex {
     fn new(profile: &Profile) -> (Self, Vec<FunctionTotals<'_>>) {
         let mut totals = Vec::new();
         let mut numbers = HashMap::new();
-        let of_frames = profile.frames.iter().map(|frame| {
-            let (name, binary, kind) = function_key(profile, frame);
-            let name = if frame.is_named { name } else { frame.label_of(NO_SYMBOL) };
+        let of_frames = profile.dictionary.frames().map(|frame| {
+            let (name, binary, kind) = function_key(&frame);
+            let name = if frame.is_named() { name } else { frame_label_with(&frame, NO_SYMBOL) };
             *numbers.entry((name, binary, kind)).or_insert_with_key(|(name, binary, kind)| {
                 let (binary, kind) = (*binary, *kind);
                 totals.push(FunctionTotals {
@@ -169,23 +170,22 @@ impl FunctionIndex {
         (index, totals)
     }
 
-    fn of_frame(&self, frame: FrameIndex) -> Option<usize> {
-        self.0.get(frame.0 as usize).copied()
+    /// The functions of a stack, leaf first.
+    fn of_stack(&self, profile: &Profile, stack: StackIndex) -> impl Iterator<Item = usize> {
+        let of_frame = |frame: FrameIndex| self.0.get(frame.position()).copied();
+        profile.dictionary.frames_of(stack).filter_map(of_frame)
     }
 }
 
 /// The identity of a function. Guessed frames are kept separate from others.
-pub(crate) fn function_key<'a>(
-    profile: &'a Profile,
-    frame: &'a ProfileFrame,
-) -> (Cow<'a, str>, &'a str, FrameCategory) {
-    (frame.label(), profile.binary_name(frame), frame.category())
+pub(crate) fn function_key<'a>(frame: &Frame<'a>) -> (Cow<'a, str>, &'a str, FrameCategory) {
+    (frame_label(frame), frame.file_name(), FrameCategory::of(frame))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{guessed_sample, sample};
+    use crate::profile::tests::{SAMPLE_STACKS, guessed_sample, profile, sample, sample_frames};
     use crate::profile::{ProfileThread, ThreadIndex};
 
     fn rows(profile: &Profile) -> Vec<(String, u64, u64)> {
@@ -215,10 +215,11 @@ mod tests {
 
     #[test]
     fn what_nothing_names_in_a_file_is_one_function() {
-        let mut profile = sample();
-        for frame in profile.frames.iter_mut().filter(|frame| matches!(&*frame.name, "work" | "write_it")) {
+        let mut frames = sample_frames();
+        for frame in frames.iter_mut().filter(|frame| matches!(&*frame.name, "work" | "write_it")) {
             frame.is_named = false;
         }
+        let profile = profile(&frames, &SAMPLE_STACKS);
         let rows = rows(&profile);
         assert_eq!(rows, named([(NO_SYMBOL, 7, 11), ("vfs_write", 4, 4), ("main", 3, 14)]));
     }

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::profile::{Profile, ProfileFrame};
+use sidewinder_profile::Location;
+
+use crate::profile::Profile;
 
 /// The callers in one binary that were guessed because nothing describes its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,19 +22,13 @@ pub struct GuessedCallers<'a> {
 #[must_use]
 pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
     let mut by_binary = BTreeMap::<&str, (u64, u64)>::new();
-    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
-        let frames = stack.iter().filter_map(|index| profile.frames.get(index.0 as usize));
-        let mut callee: Option<&ProfileFrame> = None;
+    let dictionary = &profile.dictionary;
+    for (stack, count) in profile.stack_counts() {
+        let mut callee: Option<Location<'_>> = None;
         let mut binaries = Vec::<&str>::new();
-        for frame in frames {
-            // Inlined calls have the same address as the function that contains them.
-            let is_same_place = |callee: &&ProfileFrame| {
-                callee.is_guessed
-                    && (callee.binary, callee.address) == (frame.binary, frame.address)
-                    && *callee != frame
-            };
-            if let Some(callee) = callee.filter(|callee| frame.is_guessed && !is_same_place(callee)) {
-                let binary = profile.binary_path(callee);
+        for location in dictionary.stack(stack).iter().map(|location| dictionary.location(*location)) {
+            if let Some(callee) = callee.filter(|_| location.is_guessed) {
+                let binary = dictionary.string(dictionary.mapping(callee.mapping).filename);
                 let (callers, events) = by_binary.entry(binary).or_default();
                 *callers = callers.saturating_add(count);
                 if !binaries.contains(&binary) {
@@ -40,7 +36,7 @@ pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
                     *events = events.saturating_add(count);
                 }
             }
-            callee = Some(frame);
+            callee = Some(location);
         }
     }
     let mut guessed: Vec<_> = by_binary
@@ -55,7 +51,7 @@ pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{guessed_sample, sample};
+    use crate::profile::tests::{SAMPLE_STACKS, TestFrame, guessed_sample, profile, sample, sample_frames};
 
     #[test]
     fn each_guess_counts_for_the_code_that_it_was_made_in() {
@@ -68,21 +64,21 @@ mod tests {
 
     #[test]
     fn what_was_inlined_at_a_guessed_place_is_no_further_guess() {
-        let mut profile = guessed_sample();
-        let inlined = ProfileFrame { name: "inlined".into(), ..profile.frames[5].clone() };
-        profile.frames.push(inlined);
-        let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
-        wrote.insert(2, crate::FrameIndex(6));
-        assert_eq!(
-            guessed_callers(&profile),
-            [GuessedCallers { binary: "/usr/bin/app", callers: 4, events: 4 }]
-        );
+        let mut frames = sample_frames();
+        let guessed = TestFrame { is_guessed: true, ..frames[0].clone() };
+        let inlined = TestFrame { is_inlined: true, name: "inlined".to_owned(), ..guessed.clone() };
+        frames.extend([guessed, inlined]);
+        let mut stacks = SAMPLE_STACKS;
+        let mut guessed = |wrote: &'static [usize]| {
+            stacks[4].0 = wrote;
+            let profile = profile(&frames, &stacks);
+            guessed_callers(&profile)
+                .iter()
+                .map(|of| (of.binary.to_owned(), of.callers, of.events))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(guessed(&[3, 4, 6, 5]), [("/usr/bin/app".to_owned(), 4, 4)]);
         // A function that called itself from there is.
-        let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
-        wrote.insert(3, crate::FrameIndex(6));
-        assert_eq!(
-            guessed_callers(&profile),
-            [GuessedCallers { binary: "/usr/bin/app", callers: 8, events: 4 }]
-        );
+        assert_eq!(guessed(&[3, 4, 6, 5, 6, 5]), [("/usr/bin/app".to_owned(), 8, 4)]);
     }
 }

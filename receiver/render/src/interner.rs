@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher as _, Hash};
-use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -48,34 +47,5 @@ impl<T: Eq + Hash> ValueInterner<T> {
     /// The approximate memory in bytes, except what values own. A hash table is three quarters full on average.
     pub(crate) fn bytes(&self) -> usize {
         self.values.len() * (size_of::<T>() + (size_of::<u32>() + 1) * 4 / 3)
-    }
-}
-
-/// Each distinct text once.
-#[derive(Default, Debug)]
-pub(crate) struct StringTable {
-    table: ValueInterner<Arc<str>>,
-    string_bytes: usize,
-}
-
-impl StringTable {
-    pub(crate) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.table.find(text) {
-            return number;
-        }
-        self.string_bytes += text.len();
-        self.table.insert(text.into())
-    }
-
-    pub(crate) fn all(&self) -> &[Arc<str>] {
-        &self.table.values
-    }
-
-    pub(crate) fn get(&self, number: u32) -> Arc<str> {
-        self.table.values.get(number as usize).cloned().unwrap_or_default()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes() + self.string_bytes
     }
 }

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
+use sidewinder_profile::Frame;
 use sidewinder_text::has_effect;
-
-use crate::profile::ProfileFrame;
 
 /// The prefix of the names of guessed frames.
 pub(crate) const GUESSED: &str = "[guessed] ";
@@ -20,32 +19,30 @@ pub(crate) struct ParsedLabel<'a> {
     pub(crate) is_marker: bool,
 }
 
-impl ProfileFrame {
-    /// The name for display. Every format marks a guess, and escapes a name of the target that looks like words of the profiler:
-    /// `\[guessed] main` is a function with the name `[guessed] main`.
-    #[must_use]
-    pub fn label(&self) -> Cow<'_, str> {
-        self.mark_guess(if self.marker.is_some() {
-            Cow::Borrowed(&self.name)
-        } else {
-            escape_name(&self.name)
-        })
-    }
+/// The name of a frame for display. Every format marks a guess, and escapes a name of the target that looks like words of the
+/// profiler: `\[guessed] main` is a function with the name `[guessed] main`.
+#[must_use]
+pub fn frame_label<'a>(frame: &Frame<'a>) -> Cow<'a, str> {
+    let name = frame.name();
+    let is_escaped = frame.location.marker.is_none() && looks_like_marker(&name);
+    mark_guess(frame, if is_escaped { Cow::Owned(format!("{ESCAPE}{name}")) } else { name })
+}
 
-    /// The same with words of the profiler instead of this frame's name.
-    pub(crate) fn label_of<'a>(&self, marker: &'a str) -> Cow<'a, str> {
-        self.mark_guess(Cow::Borrowed(marker))
-    }
+/// The same with words of the profiler instead of this frame's name.
+pub(crate) fn frame_label_with<'a>(frame: &Frame<'_>, words: &'a str) -> Cow<'a, str> {
+    mark_guess(frame, Cow::Borrowed(words))
+}
 
-    fn mark_guess<'a>(&self, label: Cow<'a, str>) -> Cow<'a, str> {
-        if self.is_guessed { Cow::Owned(format!("{GUESSED}{label}")) } else { label }
-    }
+fn mark_guess<'a>(frame: &Frame<'_>, label: Cow<'a, str>) -> Cow<'a, str> {
+    if frame.location.is_guessed { Cow::Owned(format!("{GUESSED}{label}")) } else { label }
+}
 
+impl<'a> ParsedLabel<'a> {
     /// Parses a label.
-    pub(crate) fn parse_label(label: &str) -> ParsedLabel<'_> {
+    pub(crate) fn new(label: &'a str) -> Self {
         let (label, is_guessed) = label.strip_prefix(GUESSED).map_or((label, false), |rest| (rest, true));
         let name = unescape_name(label);
-        ParsedLabel { name, is_guessed, is_marker: name.len() == label.len() && label.starts_with('[') }
+        Self { name, is_guessed, is_marker: name.len() == label.len() && label.starts_with('[') }
     }
 }
 
@@ -71,37 +68,38 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::category::FrameCategory;
     use crate::escape::escaped;
-    use crate::profile::FrameCategory;
-    use crate::profile::tests::frame;
+    use crate::profile::tests::{TestFrame, frame, profile};
+
+    fn label(frame: TestFrame) -> String {
+        let profile = profile(&[frame], &[(&[0], 1)]);
+        let label = profile.stacked_frames().map(|(_, frame)| frame_label(&frame).into_owned()).next();
+        label.expect("a frame")
+    }
 
     #[test]
     fn only_words_of_the_profiler_begin_with_a_bracket() {
-        let label = |name: &str, kind| frame(name, kind, 1).label().into_owned();
-        let guessed = ProfileFrame { is_guessed: true, ..frame("[guessed] f", FrameCategory::Native, 1) };
-        assert_eq!(guessed.label(), "[guessed] \\[guessed] f");
-        assert_eq!(label("[guessed] main", FrameCategory::Native), "\\[guessed] main");
-        assert_eq!(label("[truncated: x]", FrameCategory::Python), "\\[truncated: x]");
-        assert_eq!(label("[truncated: x]", FrameCategory::Marker), "[truncated: x]");
-        assert_eq!(label("\\x", FrameCategory::Native), "\\\\x");
-        assert_eq!(label("operator[]", FrameCategory::Native), "operator[]");
+        let label_of = |name: &str, category| label(frame(name, category, 1));
+        let guessed = TestFrame { is_guessed: true, ..frame("[guessed] f", FrameCategory::Native, 1) };
+        assert_eq!(label(guessed), "[guessed] \\[guessed] f");
+        assert_eq!(label_of("[guessed] main", FrameCategory::Native), "\\[guessed] main");
+        assert_eq!(label_of("[truncated: x]", FrameCategory::Python), "\\[truncated: x]");
+        assert_eq!(label_of("[truncated: x]", FrameCategory::Marker), "[truncated: x]");
+        assert_eq!(label_of("\\x", FrameCategory::Native), "\\\\x");
+        assert_eq!(label_of("operator[]", FrameCategory::Native), "operator[]");
         // PHP's, in what others have written.
-        assert_eq!(ProfileFrame::parse_label("\\App\\run").name, "\\App\\run");
+        assert_eq!(ParsedLabel::new("\\App\\run").name, "\\App\\run");
     }
 
     proptest! {
         #[test]
-        fn a_label_is_parsed_into_what_it_was_made_of(name: String, is_guessed: bool) {
-            let of_code = ProfileFrame { is_guessed, ..frame(&name, FrameCategory::Native, 1) };
-            let label = of_code.label().into_owned();
-            let parsed = ProfileFrame::parse_label(&label);
-            prop_assert_eq!(parsed, ParsedLabel { name: &name, is_guessed, is_marker: false });
+        fn a_label_is_parsed_into_what_it_was_made_of(name in any::<String>().prop_filter("a name", |name| !name.is_empty()), is_guessed: bool) {
+            let label = label(TestFrame { is_guessed, ..frame(&name, FrameCategory::Native, 1) });
+            prop_assert_eq!(ParsedLabel::new(&label), ParsedLabel { name: &name, is_guessed, is_marker: false });
             // The same with what acts written out, as formats do.
-            if !name.is_empty() {
-                let (label, name) = (escaped(&label), escaped(&name));
-                let parsed = ProfileFrame::parse_label(&label);
-                prop_assert_eq!(parsed, ParsedLabel { name: &name, is_guessed, is_marker: false });
-            }
+            let (label, name) = (escaped(&label), escaped(&name));
+            prop_assert_eq!(ParsedLabel::new(&label), ParsedLabel { name: &name, is_guessed, is_marker: false });
         }
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod annotation;
+mod category;
 mod container;
 mod container_table;
 mod counts;
@@ -45,6 +46,7 @@ pub use annotation::{
     Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
     SourcePart, UnwindingRanges,
 };
+pub use category::FrameCategory;
 pub use container::ProfileContainer;
 pub use container_table::container_table;
 pub use counts::TimeSlicedCounts;
@@ -59,14 +61,14 @@ pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
 pub use functions::{FunctionId, FunctionOrder, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
+pub use label::frame_label;
 pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
 pub use page::{live_page, write_page};
 pub use pprof::write_pprof_pair;
 pub use profile::{
-    AttributeSetIndex, BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
-    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, Severity, SpanIndex, StackIndex,
+    AttributeSetIndex, MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, Severity,
     StateIndex, ThreadIndex, ThreadState,
 };
 pub use read::{

@@ -2,29 +2,33 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::profile::{FrameCategory, FrameIndex, Profile, ProfileFrame};
+use sidewinder_profile::{Frame, FrameIndex, Index as _};
+
+use crate::category::FrameCategory;
+use crate::label::frame_label;
+use crate::profile::Profile;
 use crate::standard::standard_frames;
 
 /// The label of each lock, and the label of the function that waits for it the most.
 pub(crate) fn lock_sites(profile: &Profile) -> HashMap<String, String> {
-    if !profile.frames.iter().any(ProfileFrame::is_lock) {
+    if !profile.dictionary.frames().any(|frame| frame.is_lock()) {
         return HashMap::new();
     }
     let is_standard = standard_frames(profile);
-    let frame = |index: &FrameIndex| profile.frames.get(index.0 as usize);
     // What can want a lock, and is not what locks.
-    let is_site = |index: &FrameIndex| {
-        let kind = frame(index).map_or(FrameCategory::Marker, ProfileFrame::category);
-        !matches!(kind, FrameCategory::Kernel | FrameCategory::Lock | FrameCategory::Marker)
-            && is_standard.get(index.0 as usize) == Some(&false)
+    let is_site = |(index, frame): &(FrameIndex, Frame<'_>)| {
+        let category = FrameCategory::of(frame);
+        !matches!(category, FrameCategory::Kernel | FrameCategory::Lock | FrameCategory::Marker)
+            && is_standard.get(index.position()) == Some(&false)
     };
     let mut waits = HashMap::<String, BTreeMap<String, u64>>::new();
-    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
-        let Some(lock) = stack.first().and_then(frame) else { continue };
-        let site = stack.iter().find(|index| is_site(index)).and_then(frame);
-        if let Some(site) = site.filter(|_| lock.is_lock()) {
-            let of_site = waits.entry(lock.label().into_owned()).or_default();
-            let of_site = of_site.entry(site.label().into_owned()).or_default();
+    for (stack, count) in profile.stack_counts() {
+        let indices = profile.dictionary.frames_of(stack);
+        let mut frames = indices.filter_map(|index| Some((index, profile.dictionary.frame(index)?)));
+        let Some((_, lock)) = frames.next().filter(|(_, frame)| frame.is_lock()) else { continue };
+        if let Some((_, site)) = frames.find(is_site) {
+            let of_site = waits.entry(frame_label(&lock).into_owned()).or_default();
+            let of_site = of_site.entry(frame_label(&site).into_owned()).or_default();
             *of_site = of_site.saturating_add(count);
         }
     }
@@ -39,27 +43,25 @@ pub(crate) fn lock_sites(profile: &Profile) -> HashMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{frame, sample};
+    use crate::profile::tests::{SAMPLE_STACKS, frame, profile, sample_frames};
 
     #[test]
     fn the_function_that_waits_the_most_is_the_site_and_not_what_locks() {
-        let mut profile = sample();
-        profile.frames.push(frame("[lock 1]", FrameCategory::Lock, 0));
-        profile.frames.push(frame("__pthread_mutex_lock", FrameCategory::Native, 0));
-        profile.frames.push(frame("std::mutex::lock()", FrameCategory::Native, 0));
-        let lock = [5, 3, 6, 7].map(FrameIndex);
-        for stack in &mut profile.stacks {
-            stack.splice(0..0, lock);
-        }
+        let mut frames = sample_frames();
+        frames.push(frame("[lock 1]", FrameCategory::Lock, 0));
+        frames.push(frame("__pthread_mutex_lock", FrameCategory::Native, 0));
+        frames.push(frame("std::mutex::lock()", FrameCategory::Native, 0));
+        let locking = [5, 3, 6, 7];
         // 8 in `work`, 4 in `write_it`, 3 in `main`; then less in `work`.
-        profile.stacks[4] = [&lock[..], &[FrameIndex(4), FrameIndex(0)]].concat();
-        let site = |profile: &Profile| lock_sites(profile).remove("[lock 1]");
-        assert_eq!(site(&profile).as_deref(), Some("work"));
-        profile.samples[4].count = 9;
-        assert_eq!(site(&profile).as_deref(), Some("write_it"));
-        for stack in &mut profile.stacks {
-            stack.truncate(lock.len());
-        }
-        assert_eq!(site(&profile), None, "nothing but what locks");
+        let waiting = SAMPLE_STACKS.map(|(stack, count)| match stack {
+            [3, rest @ ..] => ([&locking[..], rest].concat(), count),
+            stack => ([&locking[..], stack].concat(), count),
+        });
+        let mut stacks = waiting.each_ref().map(|(stack, count)| (&**stack, *count));
+        let site = |stacks: &[(&[usize], u64); 5]| lock_sites(&profile(&frames, stacks)).remove("[lock 1]");
+        assert_eq!(site(&stacks).as_deref(), Some("work"));
+        stacks[4].1 = 9;
+        assert_eq!(site(&stacks).as_deref(), Some("write_it"));
+        assert_eq!(site(&stacks.map(|(_, count)| (&locking[..], count))), None, "nothing but what locks");
     }
 }

@@ -14,9 +14,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use sidewinder_profile::Frame;
+
+use crate::category::FrameCategory;
 use crate::escape::escaped;
+use crate::label::frame_label;
 use crate::lock_sites::lock_sites;
-use crate::profile::{FrameCategory, Profile, ProfileFrame};
+use crate::profile::Profile;
 
 use self::candidates::candidates;
 
@@ -95,11 +99,11 @@ impl DisplayNames {
             return Self::default();
         }
         let mut names = HashMap::<String, FrameCategory>::new();
-        for frame in profiles.into_iter().flat_map(|profile| &profile.frames) {
-            let label = frame.label();
+        for (_, frame) in profiles.into_iter().flat_map(Profile::stacked_frames) {
+            let label = frame_label(&frame);
             let label = escaped(&label);
             if !names.contains_key(&*label) {
-                names.insert(label.into_owned(), frame.category());
+                names.insert(label.into_owned(), FrameCategory::of(&frame));
             }
         }
         let mut short = ShortNames::default();
@@ -135,8 +139,8 @@ impl DisplayNames {
     }
 
     /// A frame's label as it is shown.
-    pub(crate) fn of_frame<'a>(&'a self, frame: &'a ProfileFrame) -> Cow<'a, str> {
-        match frame.label() {
+    pub(crate) fn of_frame<'a>(&'a self, frame: &Frame<'a>) -> Cow<'a, str> {
+        match frame_label(frame) {
             Cow::Borrowed(label) => self.shown(label),
             Cow::Owned(label) => Cow::Owned(self.shown(&label).into_owned()),
         }
@@ -148,7 +152,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::profile::tests::{frame, one_stack};
+    use crate::profile::tests::{frame, one_stack, profile};
     use proptest::prelude::*;
 
     fn shown(names: &[&str]) -> Vec<String> {
@@ -191,8 +195,12 @@ mod tests {
 
     #[test]
     fn a_lock_is_shown_with_the_short_name_of_who_wants_it() {
-        let mut profile = one_stack(&["[lock 7f]", "std::mutex::lock()", "app::db::Cache::get(int)"]);
-        profile.frames[0] = frame("[lock 7f]", FrameCategory::Lock, 0);
+        let frames = [
+            frame("[lock 7f]", FrameCategory::Lock, 0),
+            frame("std::mutex::lock()", FrameCategory::Native, 0),
+            frame("app::db::Cache::get(int)", FrameCategory::Native, 0),
+        ];
+        let profile = profile(&frames, &[(&[0, 1, 2], 1)]);
         for (style, expected) in [
             (NameStyle::Short, "[lock 7f] in Cache::get"),
             (NameStyle::Full, "[lock 7f] in app::db::Cache::get(int)"),

@@ -2,7 +2,7 @@
 //!
 //! Hues from Okabe and Ito's palette, which colour-blind people can distinguish; the lightness differs too.
 
-use crate::profile::FrameCategory;
+use crate::category::FrameCategory;
 
 /// Red, green, blue.
 pub(crate) type Rgb = [u8; 3];

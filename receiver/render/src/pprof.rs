@@ -8,18 +8,18 @@ mod pair;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use sidewinder_kind::{SAMPLES, unit};
+use sidewinder_profile::{Index as _, Link, Mapping, MappingIndex, StringIndex, StringTable};
 
 use self::message::{MessageWriter, field};
 
 pub use self::pair::write_pprof_pair;
 use crate::container::ProfileContainer;
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::interner::StringTable;
-use crate::profile::{OutcomeCount, Profile, ProfileBinary, ProfileSample, ThreadState};
+use crate::label::frame_label;
+use crate::profile::{OutcomeCount, Profile, ProfileSample, ThreadState};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -57,11 +57,14 @@ fn write_samples<V: IntoIterator<Item = i64>>(
     for mapping in mappings(profile, &mut strings) {
         out.write_field(field::MAPPING, &mapping)?;
     }
-    write_frames(profile, &mut strings, &mut out)?;
+    let location_ids = write_frames(profile, &mut strings, &mut out)?;
     let keys = LabelKeys::new(&mut strings);
     for (sample, values) in samples {
         let value = values.into_iter().collect();
-        out.write_field(field::SAMPLE, &to_sample(profile, sample, value, &keys, &mut strings))?;
+        out.write_field(
+            field::SAMPLE,
+            &to_sample(profile, &location_ids, sample, value, &keys, &mut strings),
+        )?;
     }
     let comment = |outcome: &OutcomeCount| format!("{}: {}", escaped(&outcome.name), outcome.count);
     let comment = profile.outcomes.iter().map(|outcome| strings.index(&comment(outcome))).collect();
@@ -98,27 +101,30 @@ fn head(profile: &Profile, value_types: &[(&str, &str)], strings: &mut ProfileSt
     }
 }
 
+/// The mappings, each with its index as its ID.
 fn mappings(profile: &Profile, strings: &mut ProfileStrings) -> Vec<proto::Mapping> {
-    let mapping = |(binary, id): (&ProfileBinary, u64)| proto::Mapping {
+    let dictionary = &profile.dictionary;
+    let mapping = |(mapping, id): (&Mapping, u64)| proto::Mapping {
         id,
-        filename: strings.index(&escaped(&binary.path)),
-        build_id: strings.index(binary.build_id.as_deref().unwrap_or("")),
+        filename: strings.index(&escaped(dictionary.string(mapping.filename))),
+        build_id: strings.index(dictionary.build_ids(mapping).gnu.unwrap_or_default()),
         // Addresses are those of the file, so all of it is mapped at its own addresses.
         memory_start: 0,
         memory_limit: u64::MAX,
         has_functions: true,
     };
-    let mut mappings: Vec<_> = profile.binaries.iter().zip(1..).map(mapping).collect();
+    // The first is none.
+    let mut mappings: Vec<_> = dictionary.mappings().iter().zip(0..).skip(1).map(mapping).collect();
     // pprof defines the first mapping as the main binary. IDs don't change: readers look mappings up by ID.
-    if let Some(main) = main_binary(profile) {
-        mappings[..=main].rotate_right(1);
+    if let Some(main) = main_mapping(profile) {
+        mappings.get_mut(..main.position()).into_iter().for_each(|mappings| mappings.rotate_right(1));
     }
     mappings
 }
 
-/// The index of the main binary of a profile: the program with the most samples of processes named like its file. If no
+/// The mapping of the main binary of a profile: the program with the most samples of processes named like its file. If no
 /// process has the name of its file, the program with the most samples, and otherwise the library with the most samples.
-fn main_binary(profile: &Profile) -> Option<usize> {
+fn main_mapping(profile: &Profile) -> Option<MappingIndex> {
     /// In descending order of significance.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     struct MainBinaryRank {
@@ -126,21 +132,22 @@ fn main_binary(profile: &Profile) -> Option<usize> {
         is_program: bool,
         samples: u64,
     }
-    let names: Vec<String> = profile.binaries.iter().map(|binary| binary.file_name().to_owned()).collect();
+    let dictionary = &profile.dictionary;
+    let paths: Vec<_> =
+        dictionary.mappings().iter().map(|mapping| dictionary.string(mapping.filename)).collect();
+    let names: Vec<_> = paths.iter().map(|path| path.rsplit('/').next().unwrap_or_default()).collect();
     let mut claims: Vec<MainBinaryRank> = names
         .iter()
         .map(|name| MainBinaryRank { is_program: !is_library(name), ..MainBinaryRank::default() })
         .collect();
-    if claims.is_empty() {
-        return None;
-    }
     let mut seen = HashSet::new();
     for sample in &profile.samples {
         let process = profile.thread_of(sample).map_or("", |thread| &*thread.process);
         seen.clear();
-        seen.extend(profile.frames_of(sample.stack).filter_map(|frame| frame.binary));
-        for binary in &seen {
-            let at = binary.0 as usize;
+        let locations = dictionary.stack(sample.stack).iter();
+        seen.extend(locations.map(|location| dictionary.location(*location).mapping));
+        for mapping in &seen {
+            let at = mapping.position();
             let (Some(claim), Some(name)) = (claims.get_mut(at), names.get(at)) else { continue };
             claim.samples = claim.samples.saturating_add(sample.count);
             if !process.is_empty() && name.starts_with(process) {
@@ -149,9 +156,10 @@ fn main_binary(profile: &Profile) -> Option<usize> {
             }
         }
     }
-    let is_file = |at: &usize| !profile.binaries[*at].path.starts_with('[');
+    let files = (0..).map(MappingIndex).zip(&paths).zip(&claims).skip(1);
+    let files: Vec<_> = files.filter(|((_, path), _)| !path.starts_with('[')).collect();
     // The first of equal ones.
-    (0..claims.len()).rev().filter(is_file).max_by_key(|at| claims[*at])
+    files.into_iter().rev().max_by_key(|(_, claim)| **claim).map(|((mapping, _), _)| mapping)
 }
 
 /// Whether a file is a library, by its name: `libc.so.6`, `libz.so`, `ld-2.31.so`.
@@ -159,38 +167,39 @@ fn is_library(name: &str) -> bool {
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// Writes a location for each frame, with the frame's index plus 1 as its ID, and a function for each distinct name and
-/// file.
+/// Writes a location for each frame that is in a stack, and a function for each distinct name and file. Returns the ID of each
+/// location by the index of its frame; 0 if it was not written.
 fn write_frames(
     profile: &Profile,
     strings: &mut ProfileStrings,
     out: &mut MessageWriter<impl Write>,
-) -> io::Result<()> {
+) -> io::Result<Vec<u64>> {
     let mut functions = HashMap::new();
-    for (frame, id) in profile.frames.iter().zip(1..) {
-        let name = strings.index(&escaped(&frame.label()));
-        let system_name = match &*frame.system_name {
-            "" => strings.index(&escaped(&frame.name)),
+    let mut ids = vec![0; profile.dictionary.frame_count()];
+    for ((index, frame), id) in profile.stacked_frames().zip(1..) {
+        let name = strings.index(&escaped(&frame_label(&frame)));
+        let system_name = match frame.system_name() {
+            "" => strings.index(&escaped(&frame.name())),
             system_name => strings.index(&escaped(system_name)),
         };
         let next_id = functions.len() as u64 + 1;
-        let filename = strings.index(&escaped(&frame.path));
-        let function_id = *functions.entry((name, system_name, filename, frame.binary)).or_insert(next_id);
+        let filename = strings.index(&escaped(frame.path()));
+        let mapping = frame.location.mapping;
+        let function_id = *functions.entry((name, system_name, filename, mapping)).or_insert(next_id);
         if function_id == next_id {
             let function = proto::Function { id: next_id, name, system_name, filename };
             out.write_field(field::FUNCTION, &function)?;
         }
-        let is_known = |binary: &u32| (*binary as usize) < profile.binaries.len();
-        let binary = frame.binary.map(|binary| binary.0).filter(is_known);
         let location = proto::Location {
             id,
-            mapping_id: binary.map_or(0, |binary| u64::from(binary) + 1),
-            address: frame.address,
-            line: vec![proto::Line { function_id, line: frame.line.into() }],
+            mapping_id: mapping.0.into(),
+            address: frame.location.address,
+            line: vec![proto::Line { function_id, line: frame.line.line.into() }],
         };
         out.write_field(field::LOCATION, &location)?;
+        ids.get_mut(index.position()).into_iter().for_each(|known| *known = id);
     }
-    Ok(())
+    Ok(ids)
 }
 
 /// The keys of the labels of samples.
@@ -214,13 +223,14 @@ impl LabelKeys {
 
 fn to_sample(
     profile: &Profile,
+    location_ids: &[u64],
     sample: ProfileSample,
     value: Vec<i64>,
     keys: &LabelKeys,
     strings: &mut ProfileStrings,
 ) -> proto::Sample {
     let thread = profile.thread_of(&sample);
-    let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
+    let span = Some(profile.dictionary.link(sample.span)).filter(Link::is_valid);
     let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
     let values = [
         thread.map(|thread| escaped_or_empty(&thread.process)),
@@ -241,13 +251,9 @@ fn to_sample(
     let numbers = thread.map_or([0, 0], |thread| [thread.pid, thread.tid]);
     let numbers = keys.numbers.into_iter().zip(numbers).filter(|(_, number)| *number > 0);
     label.extend(numbers.map(|(key, number)| proto::Label { key, str: 0, num: number.into() }));
-    let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+    let frames = profile.dictionary.frames_of(sample.stack);
     proto::Sample {
-        location_id: stack
-            .iter()
-            .filter(|index| (index.0 as usize) < profile.frames.len())
-            .map(|index| u64::from(index.0) + 1)
-            .collect(),
+        location_id: frames.filter_map(|frame| location_ids.get(frame.position()).copied()).collect(),
         value,
         label,
     }
@@ -259,27 +265,20 @@ fn saturating_i64(value: impl TryInto<i64>) -> i64 {
 }
 
 /// The string table; its first entry is empty by definition.
-struct ProfileStrings(StringTable);
-
-impl Default for ProfileStrings {
-    fn default() -> Self {
-        let mut table = StringTable::default();
-        table.intern("");
-        Self(table)
-    }
-}
+#[derive(Default)]
+struct ProfileStrings(StringTable<StringIndex>);
 
 impl ProfileStrings {
     fn index(&mut self, string: &str) -> i64 {
-        self.0.intern(string).into()
+        self.0.intern(string).0.into()
     }
 
     fn value_type(&mut self, kind: &str, unit: &str) -> proto::ValueType {
         proto::ValueType { r#type: self.index(kind), unit: self.index(unit) }
     }
 
-    fn all(&self) -> &[Arc<str>] {
-        self.0.all()
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.0.iter()
     }
 }
 
@@ -390,10 +389,11 @@ pub(crate) mod proto {
 
 #[cfg(test)]
 mod tests {
+    use crate::profile::tests::{TestFrame, sample_frames};
     use sidewinder_kind::{Kind, SampledProbe};
 
     use super::*;
-    use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
+    use crate::profile::{ProfileThread, ThreadIndex};
     use sidewinder_profile::SampleType;
 
     fn written(profile: &Profile) -> proto::Profile {
@@ -404,18 +404,15 @@ mod tests {
     }
 
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
-    fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
-        let mut profile = crate::profile::tests::sample();
-        let model = profile.frames[0].clone();
-        profile.binaries = binaries
-            .iter()
-            .map(|path| ProfileBinary { path: (*path).to_owned(), ..ProfileBinary::default() })
-            .collect();
-        profile.frames = (0..binaries.len() as u32)
-            .map(|at| crate::profile::ProfileFrame { binary: Some(BinaryIndex(at)), ..model.clone() })
-            .collect();
-        profile.stacks =
-            processes.iter().map(|(_, frames, _)| frames.iter().copied().map(FrameIndex).collect()).collect();
+    fn profile(binaries: &[&'static str], processes: &[(&str, &[usize], u64)]) -> Profile {
+        let [model, ..] = &sample_frames()[..] else { panic!("there are frames") };
+        let frames: Vec<_> = binaries.iter().map(|file| TestFrame { file, ..model.clone() }).collect();
+        let stacks: Vec<_> = processes.iter().map(|(_, frames, count)| (*frames, *count)).collect();
+        let mut profile = crate::profile::tests::profile(&frames, &stacks);
+        // A file whose frames are in no stack is a mapping, too.
+        for file in binaries {
+            profile.dictionary.add_file(file);
+        }
         let thread = |name: &str| ProfileThread {
             process: name.into(),
             pid: 1,
@@ -424,18 +421,9 @@ mod tests {
             container: "".into(),
         };
         profile.threads = processes.iter().map(|(name, _, _)| thread(name)).collect();
-        profile.samples = (0..)
-            .zip(processes)
-            .map(|(at, (_, _, count))| ProfileSample {
-                slice: 0,
-                thread: ThreadIndex(at),
-                span: None,
-                state: None,
-                attributes: crate::profile::AttributeSetIndex::EMPTY,
-                stack: StackIndex(at),
-                count: *count,
-            })
-            .collect();
+        for (sample, thread) in profile.samples.iter_mut().zip(0..) {
+            sample.thread = ThreadIndex(thread);
+        }
         profile
     }
 
@@ -458,13 +446,13 @@ mod tests {
     #[test]
     fn the_first_mapping_is_the_program_that_most_samples_are_of() {
         let binaries = ["[kernel]", "/lib/libc.so.6", "/usr/bin/bash", "/usr/bin/python3.11"];
-        let first = |processes: &[(&str, &[u32], u64)]| {
+        let first = |processes: &[(&str, &[usize], u64)]| {
             let message = written(&profile(&binaries, processes));
             let ids: Vec<_> = message.mapping.iter().map(|mapping| mapping.id).collect();
             assert_eq!(ids.iter().copied().collect::<std::collections::BTreeSet<_>>(), (1..=4).collect());
             message.string_table[message.mapping[0].filename as usize].clone()
         };
-        let all: &[u32] = &[0, 1, 2];
+        let all: &[usize] = &[0, 1, 2];
         assert_eq!(first(&[("bash", all, 5), ("python3", &[1, 3], 6)]), "/usr/bin/python3.11");
         assert_eq!(first(&[("bash", all, 7), ("python3", &[1, 3], 6)]), "/usr/bin/bash");
         assert_eq!(first(&[("renamed", &[1, 3], 1), ("other", &[1], 100)]), "/usr/bin/python3.11");

@@ -3,7 +3,7 @@
 mod error;
 mod folded;
 mod guess;
-mod inlining;
+mod locations;
 mod perf;
 mod perf_data;
 mod perf_script;
@@ -14,6 +14,9 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
+
+#[cfg(test)]
+pub(crate) use self::guess::guess_marker;
 
 use self::error::BYTES_MAX;
 use self::perf::PerfProfile;
@@ -106,11 +109,11 @@ fn read_to_end(from: impl Read) -> Result<Vec<u8>, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{guessed_sample, sample};
-    use crate::profile::{FrameIndex, ProfileFrame};
+    use crate::category::FrameCategory;
+    use crate::profile::tests::{TestFrame, frame, frame_names, guessed_sample, sample, sample_frames};
     use crate::{NameStyle, ProfileFormat};
     use proptest::prelude::*;
-    use sidewinder_profile::FrameType;
+    use sidewinder_profile::{FrameType, Location, Mapping};
 
     fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -129,9 +132,10 @@ mod tests {
             crate::write(&guessed_sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
             let back = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
             assert_eq!(folded(&back), folded(&guessed_sample()));
-            let guessed: Vec<_> = back.frames.iter().filter(|frame| frame.is_guessed).collect();
+            let frames = back.stacked_frames().map(|(_, frame)| frame);
+            let guessed: Vec<_> = frames.filter(|frame| frame.location.is_guessed).collect();
             assert_eq!(guessed.len(), 1);
-            assert_eq!((&*guessed[0].name, &*guessed[0].system_name), ("main", ""));
+            assert_eq!((&*guessed[0].name(), guessed[0].system_name()), ("main", ""));
         }
     }
 
@@ -178,12 +182,13 @@ mod tests {
                 read("", &*bytes, None, &mut NoNames).unwrap()
             };
             let back = again(&profile);
-            for frame in &back.frames {
-                let is_code =
-                    frame.frame_type == FrameType::Native && !frame.is_guessed && frame.marker.is_none();
+            for (_, frame) in back.stacked_frames() {
+                let Location { frame_type, is_guessed, marker, .. } = frame.location;
+                let is_code = frame_type == FrameType::Native && !is_guessed && marker.is_none();
                 assert!(is_code, "{form:?}: {frame:?}");
             }
-            let names: Vec<_> = back.frames.iter().map(|frame| frame.name.trim()).collect();
+            let names = frame_names(&back);
+            let names: Vec<_> = names.iter().map(|name| name.trim()).collect();
             for name in LOOK_ALIKES {
                 let name = crate::escape::escaped(name.trim());
                 assert!(names.contains(&&*name), "{form:?}: {name} of {names:?}");
@@ -236,37 +241,42 @@ mod tests {
         assert_eq!(folded(&pprof), folded(&sample()));
         assert_eq!(pprof.measure.period_ns(), 10_000_000);
         assert_eq!(pprof.duration, sample().duration);
-        assert_eq!(pprof.binaries, sample().binaries);
+        let files = |profile: &Profile| -> Vec<_> {
+            let dictionary = &profile.dictionary;
+            let file = |mapping: &Mapping| {
+                let build_id = dictionary.build_ids(mapping).gnu.map(str::to_owned);
+                (dictionary.string(mapping.filename).to_owned(), build_id)
+            };
+            dictionary.mappings().iter().map(file).collect()
+        };
+        assert_eq!(files(&pprof), files(&sample()));
     }
 
     #[test]
     fn functions_of_python_are_read_back_from_pprof_as_such() {
-        let python = |name: &str, path: &str| ProfileFrame {
-            name: name.into(),
-            path: path.into(),
+        let python = |(name, path): (&str, &str)| TestFrame {
+            path: path.to_owned(),
             line: 1,
-            frame_type: FrameType::CPython,
-            binary: None,
-            address: 0,
-            ..sample().frames[0].clone()
+            file: "",
+            ..frame(name, FrameCategory::Python, 0)
         };
-        let frames = [
+        let functions = [
             ("main", "/srv/app.py"),
             ("Made.call", "<string>"),
             ("_find_and_load", "<frozen importlib._bootstrap>"),
             ("<module>", "setup"),
             ("main", "/usr/bin/pip"),
         ];
-        let mut profile = sample();
-        profile.frames.extend(frames.map(|(name, path)| python(name, path)));
-        profile.stacks[0] = (0..profile.frames.len() as u32).map(FrameIndex).collect();
+        let frames = [sample_frames(), functions.map(python).to_vec()].concat();
+        let stack: Vec<_> = (0..frames.len()).collect();
+        let profile = crate::profile::tests::profile(&frames, &[(&stack, 3)]);
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&profile, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
         let back = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
-        let types =
-            |profile: &Profile| profile.frames.iter().map(|frame| frame.frame_type).collect::<Vec<_>>();
-        assert_eq!(types(&back)[sample().frames.len()..], [FrameType::CPython; 5]);
-        assert!(!types(&back)[..sample().frames.len()].contains(&FrameType::CPython));
+        let types: Vec<_> = back.stacked_frames().map(|(_, frame)| frame.location.frame_type).collect();
+        let (others, python) = types.split_at(sample_frames().len());
+        assert_eq!(python, [FrameType::CPython; 5]);
+        assert!(!others.contains(&FrameType::CPython));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::category::FrameCategory;
 use crate::functions::{NO_SYMBOL, functions};
-use crate::profile::{FrameCategory, Profile};
+use crate::profile::Profile;
 
 /// A binary, and its name in the other recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,14 +28,11 @@ type SamplesByBinary<'a> = BTreeMap<&'a str, BTreeMap<String, u128>>;
 /// most samples of each are in functions whose names both have.
 pub fn match_renamed_binaries(before: &mut Profile, after: &Profile) -> Vec<RenamedBinary> {
     let renamed = renamed_binaries(before, after);
-    for binary in &mut before.binaries {
-        let name = binary.file_name();
-        if let Some(renamed) = renamed.iter().find(|renamed| renamed.before == name) {
-            let directory_bytes = binary.path.len() - name.len();
-            binary.path.truncate(directory_bytes);
-            binary.path.push_str(&renamed.after);
-        }
-    }
+    before.dictionary.rename_files(|path| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let renamed = renamed.iter().find(|renamed| renamed.before == name)?;
+        Some(format!("{}{}", path.strip_suffix(name)?, renamed.after))
+    });
     renamed
 }
 
@@ -85,19 +83,22 @@ fn only_in<'a>(one: &'a Profile, other: &Profile) -> SamplesByBinary<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::sample;
-    use crate::profile::{BinaryIndex, ProfileBinary};
+    use crate::profile::tests::{SAMPLE_STACKS, profile, sample, sample_frames};
 
     /// `sample()` with its binary at another path, and with functions of other names.
-    fn renamed_sample(path: &str, functions: &[(&str, &str)]) -> Profile {
-        let mut profile = sample();
-        path.clone_into(&mut profile.binaries[0].path);
-        for frame in &mut profile.frames {
-            if let Some((_, name)) = functions.iter().find(|(name, _)| &*frame.name == *name) {
-                frame.name = (*name).into();
+    fn renamed_sample(path: &'static str, functions: &[(&str, &str)]) -> Profile {
+        let mut frames = sample_frames();
+        for frame in frames.iter_mut().filter(|frame| frame.file == "/usr/bin/app") {
+            frame.file = path;
+            if let Some((_, name)) = functions.iter().find(|(name, _)| frame.name == *name) {
+                frame.name = (*name).to_owned();
             }
         }
-        profile
+        profile(&frames, &SAMPLE_STACKS)
+    }
+
+    fn paths(profile: &Profile) -> BTreeSet<&str> {
+        profile.stacked_frames().map(|(_, frame)| frame.binary_path()).collect()
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
         let after = renamed_sample("/opt/app-1.3", &[("write_it", "write_all")]);
         let renamed = match_renamed_binaries(&mut before, &after);
         let expected = RenamedBinary { before: "app-1.2".into(), after: "app-1.3".into(), functions: 2 };
-        assert_eq!((renamed, before.binaries[0].path.as_str()), (vec![expected], "/opt/app-1.3"));
+        assert_eq!((renamed, paths(&before)), (vec![expected], BTreeSet::from(["/opt/app-1.3", "[kernel]"])));
     }
 
     #[test]
@@ -114,16 +115,16 @@ mod tests {
         let mut before = renamed_sample("/opt/reader", &[]);
         let after = renamed_sample("/opt/writer", &[("work", "toil")]);
         assert_eq!(match_renamed_binaries(&mut before, &after), []);
-        assert_eq!(before.binaries[0].path, "/opt/reader");
+        assert!(paths(&before).contains("/opt/reader"));
     }
 
     #[test]
     fn a_name_that_both_have_stays() {
-        let mut after = sample();
-        after.binaries.push(ProfileBinary { path: "/usr/bin/app-2".into(), ..after.binaries[0].clone() });
-        for frame in after.frames.iter_mut().filter(|frame| &*frame.name == "work") {
-            frame.binary = Some(BinaryIndex(2));
+        let mut frames = sample_frames();
+        for frame in frames.iter_mut().filter(|frame| frame.name == "work") {
+            frame.file = "/usr/bin/app-2";
         }
+        let after = profile(&frames, &SAMPLE_STACKS);
         assert_eq!(match_renamed_binaries(&mut sample(), &after), [], "its `main` is still in app");
     }
 }

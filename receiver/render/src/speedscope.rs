@@ -2,15 +2,16 @@
 //!
 //! Source: `src/lib/file-format-spec.ts` of github.com/jlfwong/speedscope.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::Serialize;
 use sidewinder_kind::unit;
+use sidewinder_profile::{FrameIndex, SampleType};
 
 use crate::escape::escaped;
+use crate::label::frame_label;
 use crate::profile::{Profile, ProfileSample, ThreadIndex};
-use sidewinder_profile::SampleType;
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -57,20 +58,24 @@ struct SampledProfile {
 }
 
 fn to_file(profile: &Profile) -> SpeedscopeFile {
+    let stacked: Vec<_> = profile.stacked_frames().collect();
+    let numbers: HashMap<_, _> = stacked.iter().map(|(index, _)| *index).zip(0..).collect();
     let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
     for sample in profile.samples_without_attributes() {
         of_threads.entry(sample.thread).or_default().push(sample);
     }
-    let mut profiles: Vec<_> =
-        of_threads.into_iter().map(|(thread, samples)| thread_profile(profile, thread, samples)).collect();
+    let mut profiles: Vec<_> = of_threads
+        .into_iter()
+        .map(|(thread, samples)| thread_profile(profile, &numbers, thread, samples))
+        .collect();
     // The busiest thread is shown first.
     profiles.sort_by_key(|sampled| std::cmp::Reverse(sampled.end_value));
-    let frames = profile.frames.iter().map(|frame| {
-        let place = if frame.path.is_empty() { profile.binary_path(frame) } else { &frame.path };
+    let frames = stacked.iter().map(|(_, frame)| {
+        let place = if frame.path().is_empty() { frame.binary_path() } else { frame.path() };
         SpeedscopeFrame {
-            name: escaped(&frame.label()).into_owned(),
+            name: escaped(&frame_label(frame)).into_owned(),
             file: (!place.is_empty()).then(|| escaped(place).into_owned()),
-            line: (frame.line > 0).then_some(frame.line),
+            line: (frame.line.line > 0).then_some(frame.line.line),
         }
     });
     SpeedscopeFile {
@@ -83,7 +88,6 @@ fn to_file(profile: &Profile) -> SpeedscopeFile {
     }
 }
 
-/// The stacks of a thread in order of time.
 /// The unit of the weights, among those that the format has.
 fn unit_of(measure: &SampleType) -> &'static str {
     match measure.unit() {
@@ -93,11 +97,16 @@ fn unit_of(measure: &SampleType) -> &'static str {
     }
 }
 
-fn thread_profile(profile: &Profile, thread: ThreadIndex, samples: Vec<ProfileSample>) -> SampledProfile {
-    let known = |frame: &u32| (*frame as usize) < profile.frames.len();
+/// The stacks of a thread in order of time. `numbers` are the indices of the shared frames.
+fn thread_profile(
+    profile: &Profile,
+    numbers: &HashMap<FrameIndex, u32>,
+    thread: ThreadIndex,
+    samples: Vec<ProfileSample>,
+) -> SampledProfile {
     let stack = |sample: &ProfileSample| -> Vec<u32> {
-        let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        stack.iter().rev().map(|frame| frame.0).filter(known).collect()
+        let stack = profile.dictionary.frames_of(sample.stack);
+        stack.rev().filter_map(|frame| numbers.get(&frame).copied()).collect()
     };
     let period_ns = profile.measure.period_ns().max(1);
     let weights: Vec<_> = samples.iter().map(|sample| sample.count.saturating_mul(period_ns)).collect();

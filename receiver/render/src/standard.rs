@@ -1,7 +1,9 @@
 //! Code of standard libraries and language runtimes, told by names.
 
+use crate::category::FrameCategory;
+use crate::label::ParsedLabel;
 use crate::names::is_in_scope;
-use crate::profile::{FrameCategory, Profile, ProfileFrame};
+use crate::profile::Profile;
 
 /// The beginnings of the file names of C libraries, dynamic loaders and runtimes.
 const FILES: [&str; 11] = [
@@ -41,14 +43,13 @@ const GO_PACKAGES: [&str; 13] = [
 /// Whether each frame of a profile is code of a standard library, of a runtime, or of a library of locks: code that says little about
 /// the program that calls it.
 pub(crate) fn standard_frames(profile: &Profile) -> Vec<bool> {
-    let is_standard =
-        |frame: &ProfileFrame| is_standard(&frame.name, profile.binary_name(frame), frame.category());
-    profile.frames.iter().map(is_standard).collect()
+    let frames = profile.dictionary.frames();
+    frames.map(|frame| is_standard(&frame.name(), frame.file_name(), FrameCategory::of(&frame))).collect()
 }
 
 /// The same of a function, by its label, the name of its file and its category.
 pub(crate) fn is_standard(label: &str, file: &str, kind: FrameCategory) -> bool {
-    let name = ProfileFrame::parse_label(label).name;
+    let name = ParsedLabel::new(label).name;
     FILES.iter().any(|start| file.starts_with(start)) || is_standard_name(name, kind)
 }
 

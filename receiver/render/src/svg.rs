@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
+use crate::category::FrameCategory;
 use crate::escape::escaped;
 use crate::folded;
 use crate::names::DisplayNames;
@@ -22,8 +23,9 @@ pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Writ
         }
     }
     paint("", NEUTRAL);
-    for frame in &profile.frames {
-        paint(&folded::frame_name(frame, names), function_colour(frame.category(), &frame.name));
+    for (_, frame) in profile.stacked_frames() {
+        let colour = function_colour(FrameCategory::of(&frame), &frame.name());
+        paint(&folded::frame_name(&frame, names), colour);
     }
     let mut options = Options::default();
     options.title = escaped(&profile.title).into_owned();
@@ -58,7 +60,7 @@ mod tests {
     fn every_function_has_its_width_and_its_kinds_colour() {
         let svg = svg(&sample());
         assert!(svg.contains("work (7 samples, 50.00%)"));
-        let [r, g, b] = function_colour(crate::FrameCategory::Kernel, "vfs_write");
+        let [r, g, b] = function_colour(FrameCategory::Kernel, "vfs_write");
         assert!(svg.contains(&format!("rgb({r},{g},{b})")));
     }
 

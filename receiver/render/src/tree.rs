@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use sidewinder_profile::{FrameIndex, Index as _, StackIndex, StringIndex, StringTable};
+
+use crate::category::FrameCategory;
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
-use crate::interner::{StringTable, ValueInterner};
+use crate::interner::ValueInterner;
 use crate::names::ShortNames;
 use crate::path_tree::{PathNode, PathTree, Paths};
-use crate::profile::{FrameCategory, FrameIndex, Profile};
+use crate::profile::{Profile, ProfileSample};
 use crate::standard::is_standard;
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
@@ -44,10 +47,10 @@ pub(crate) struct FunctionLine {
 const UNKNOWN_NODE: u32 = u32::MAX;
 
 /// The stacks, merged from their roots.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct CallTree {
     /// Each distinct string, escaped; the first is empty.
-    pub(crate) strings: StringTable,
+    pub(crate) strings: StringTable<StringIndex>,
     pub(crate) functions: Vec<TreeFunction>,
     pub(crate) function_lines: ValueInterner<FunctionLine>,
     /// The lines of functions as reached by chains of callers: labels are indices in `function_lines`.
@@ -56,8 +59,8 @@ pub(crate) struct CallTree {
     function_nodes: PathTree,
     /// The function node of each of `nodes`.
     function_node_of: Vec<u32>,
-    /// The leaf of each stack of the profile, as index in `nodes`.
-    pub(crate) leaves: Vec<u32>,
+    /// The leaf of each stack of the profile, as index in `nodes`; [`UNKNOWN_NODE`] if the stack was not added.
+    leaves: Vec<u32>,
     /// By name and binary.
     function_indices: HashMap<(u32, u32), u32>,
     short_names: ShortNames,
@@ -65,62 +68,34 @@ pub(crate) struct CallTree {
     functions_of_name: HashMap<u32, Vec<u32>>,
     /// Names whose short form is to be made, or made again.
     outdated_names: BTreeSet<u32>,
-    line_of_frame: Vec<FrameLine>,
-}
-
-/// The line of a frame.
-#[derive(Clone, Copy, Debug)]
-struct FrameLine {
-    line: FunctionLine,
-    /// Its index in [`CallTree::function_lines`], once it has one.
-    index: Option<u32>,
-}
-
-impl Default for CallTree {
-    fn default() -> Self {
-        let mut texts = StringTable::default();
-        texts.intern("");
-        Self {
-            strings: texts,
-            functions: Vec::new(),
-            function_lines: ValueInterner::default(),
-            nodes: PathTree::default(),
-            function_nodes: PathTree::default(),
-            function_node_of: Vec::new(),
-            leaves: Vec::new(),
-            function_indices: HashMap::new(),
-            short_names: ShortNames::default(),
-            functions_of_name: HashMap::new(),
-            outdated_names: BTreeSet::new(),
-            line_of_frame: Vec::new(),
-        }
-    }
+    /// The index in `function_lines` of each frame that is in a stack.
+    line_of_frame: Vec<Option<u32>>,
 }
 
 impl CallTree {
-    /// Adds the new frames and stacks of the profile.
-    pub(crate) fn update(&mut self, profile: &Profile) {
-        for frame in profile.frames.iter().skip(self.line_of_frame.len()) {
-            let (name, binary, kind) = function_key(profile, frame);
-            let function = self.function(&name, binary, kind, &frame.path);
-            let own_path = self.functions.get(function as usize).map_or(0, |function| function.path);
-            let path = self.strings.intern(&escaped_or_empty(&frame.path));
-            let path = if path == own_path { 0 } else { path };
-            let line = FunctionLine { function, line: frame.line, path, is_inlined: frame.is_inlined };
-            self.line_of_frame.push(FrameLine { line, index: None });
-        }
-        self.add_stacks(profile);
+    /// Adds the new stacks of these samples of the profile, with their functions.
+    pub(crate) fn update<'a>(
+        &mut self,
+        profile: &Profile,
+        samples: impl IntoIterator<Item = &'a ProfileSample>,
+    ) {
+        self.line_of_frame.resize(profile.dictionary.frame_count(), None);
+        self.leaves.resize(profile.dictionary.stack_count(), UNKNOWN_NODE);
+        let is_new = |stack: &StackIndex| self.leaves.get(stack.position()) == Some(&UNKNOWN_NODE);
+        let mut new: Vec<_> = samples.into_iter().map(|sample| sample.stack).filter(is_new).collect();
+        new.sort_unstable();
+        new.dedup();
+        self.add_stacks(profile, &new);
         self.renew_short_names();
     }
 
-    /// Adds the new stacks.
-    fn add_stacks(&mut self, profile: &Profile) {
-        let first = self.leaves.len();
-        let new = profile.stacks.get(first..).unwrap_or_default();
-        let mut paths = Paths::with_capacity(new.iter().map(Vec::len).sum(), new.len());
-        for stack in new {
-            for frame in stack.iter().rev() {
-                paths.extend(self.function_line(*frame));
+    fn add_stacks(&mut self, profile: &Profile, stacks: &[StackIndex]) {
+        let frames_of = |stack: &StackIndex| profile.dictionary.frames_of(*stack);
+        let frame_count = stacks.iter().map(|stack| frames_of(stack).count()).sum();
+        let mut paths = Paths::with_capacity(frame_count, stacks.len());
+        for stack in stacks {
+            for frame in frames_of(stack).rev() {
+                paths.extend(self.function_line(profile, frame));
             }
             if paths.is_open_empty() {
                 paths.extend([self.line_of_empty_stack()]);
@@ -128,13 +103,18 @@ impl CallTree {
             paths.close();
         }
         let leaves = &mut self.leaves;
-        leaves.resize(first + paths.len(), 0);
         self.nodes.add(&paths, |path, nodes| {
-            if let (Some(leaf), Some(node)) = (leaves.get_mut(first + path), nodes.last()) {
+            let leaf = stacks.get(path).and_then(|stack| leaves.get_mut(stack.position()));
+            if let (Some(leaf), Some(node)) = (leaf, nodes.last()) {
                 *leaf = *node;
             }
         });
         self.add_function_nodes();
+    }
+
+    /// The node of the leaf of a stack, if it was added.
+    pub(crate) fn leaf(&self, stack: StackIndex) -> Option<u32> {
+        self.leaves.get(stack.position()).copied().filter(|leaf| *leaf != UNKNOWN_NODE)
     }
 
     /// Adds the function nodes of new nodes. A node comes after its parent.
@@ -152,9 +132,20 @@ impl CallTree {
     }
 
     /// The line of a frame, which is added if it is new; `None` if the profile has no such frame.
-    fn function_line(&mut self, frame: FrameIndex) -> Option<u32> {
-        let FrameLine { line, index } = self.line_of_frame.get_mut(frame.0 as usize)?;
-        Some(*index.get_or_insert_with(|| self.function_lines.intern(*line)))
+    fn function_line(&mut self, profile: &Profile, index: FrameIndex) -> Option<u32> {
+        if let Some(known) = *self.line_of_frame.get(index.position())? {
+            return Some(known);
+        }
+        let frame = profile.dictionary.frame(index)?;
+        let (name, binary, kind) = function_key(&frame);
+        let function = self.function(&name, binary, kind, frame.path());
+        let own_path = self.functions.get(function as usize).map_or(0, |function| function.path);
+        let path = self.strings.intern(&escaped_or_empty(frame.path())).0;
+        let path = if path == own_path { 0 } else { path };
+        let line = FunctionLine { function, line: frame.line.line, path, is_inlined: frame.is_inlined };
+        let line = self.function_lines.intern(line);
+        *self.line_of_frame.get_mut(index.position())? = Some(line);
+        Some(line)
     }
 
     /// The approximate memory in bytes.
@@ -168,12 +159,12 @@ impl CallTree {
             + self.function_nodes.bytes()
             + self.function_node_of.len() * size_of::<u32>()
             + self.leaves.len() * size_of::<u32>()
-            + self.line_of_frame.len() * size_of::<FrameLine>()
+            + size_of_val(&*self.line_of_frame)
     }
 
     fn function(&mut self, name: &str, binary: &str, kind: FrameCategory, path: &str) -> u32 {
-        let name = self.strings.intern(&escaped(name));
-        let [binary, path] = [binary, path].map(|text| self.strings.intern(&escaped_or_empty(text)));
+        let name = self.strings.intern(&escaped(name)).0;
+        let [binary, path] = [binary, path].map(|text| self.strings.intern(&escaped_or_empty(text)).0);
         let number = match self.function_indices.get(&(name, binary)) {
             Some(number) => *number,
             None => self.add_function(name, binary, kind, path),
@@ -187,8 +178,8 @@ impl CallTree {
 
     fn add_function(&mut self, name: u32, binary: u32, kind: FrameCategory, path: u32) -> u32 {
         let number = self.functions.len() as u32;
-        let [label, file] = [name, binary].map(|text| self.strings.get(text));
-        let is_standard = is_standard(&label, &file, kind);
+        let [label, file] = [name, binary].map(|text| self.strings.get(StringIndex(text)));
+        let is_standard = is_standard(label, file, kind);
         self.functions.push(TreeFunction {
             name,
             short: name,
@@ -202,8 +193,8 @@ impl CallTree {
         let same_name = self.functions_of_name.entry(name).or_default();
         same_name.push(number);
         if same_name.len() == 1 {
-            let label = self.strings.get(name);
-            self.outdated_names.extend(self.short_names.add(name, &label, kind));
+            let label = self.strings.get(StringIndex(name));
+            self.outdated_names.extend(self.short_names.add(name, label, kind));
         }
         self.outdated_names.insert(name);
         number
@@ -215,8 +206,8 @@ impl CallTree {
             let same_name = self.functions_of_name.get(&name).map_or(&[][..], Vec::as_slice);
             let first = same_name.first().and_then(|number| self.functions.get(*number as usize));
             let Some(kind) = first.map(|function| function.kind) else { continue };
-            let label = self.strings.get(name);
-            let short = self.strings.intern(&self.short_names.get(&label, kind));
+            let short = self.short_names.get(self.strings.get(StringIndex(name)), kind).into_owned();
+            let short = self.strings.intern(&short).0;
             for number in same_name {
                 if let Some(function) = self.functions.get_mut(*number as usize)
                     && function.short != short
@@ -254,21 +245,25 @@ impl CallTree {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::path_tree::PathNode;
-    use crate::profile::tests::{lines, one_stack, sample};
+    use crate::profile::tests::{SAMPLE_STACKS, lines, one_stack, profile, sample, sample_frames};
 
     fn grown(profile: &Profile) -> CallTree {
         let mut tree = CallTree::default();
-        tree.update(profile);
+        tree.update(profile, &profile.samples);
         tree
     }
 
     fn name<'a>(tree: &'a CallTree, node: &PathNode) -> &'a str {
         let place = tree.function_lines.values[node.label as usize];
-        &tree.strings.all()[tree.functions[place.function as usize].name as usize]
+        tree.strings.get(StringIndex(tree.functions[place.function as usize].name))
+    }
+
+    /// The leaf of each stack but the empty one, which the profile has none of.
+    fn leaves(tree: &CallTree) -> &[u32] {
+        assert_eq!(tree.leaf(StackIndex::default()), None);
+        &tree.leaves[1..]
     }
 
     /// The functions of each stack, leaf first.
@@ -278,7 +273,7 @@ mod tests {
             let callers = std::iter::successors(leaf, |node| tree.nodes.all().get(node.parent? as usize));
             callers.map(|node| name(tree, node)).collect()
         };
-        tree.leaves.iter().map(path).collect()
+        leaves(tree).iter().map(path).collect()
     }
 
     #[test]
@@ -295,28 +290,29 @@ mod tests {
                 (Some(3), "vfs_write")
             ]
         );
-        assert_eq!(tree.leaves, [0, 1, 1, 2, 4]);
+        assert_eq!(leaves(&tree), [0, 1, 1, 2, 4]);
     }
 
     #[test]
     fn lines_of_a_function_are_distinguished() {
-        let mut profile = sample();
-        profile.frames[1].line = 10;
-        profile.frames[2].line = 12;
-        let tree = grown(&profile);
+        let mut frames = sample_frames();
+        (frames[1].line, frames[2].line) = (10, 12);
+        let tree = grown(&profile(&frames, &SAMPLE_STACKS));
         assert_eq!(tree.functions.len(), 4);
         assert_eq!(tree.function_lines.values.len(), 5);
-        assert_eq!(tree.leaves, [0, 1, 3, 2, 5]);
+        assert_eq!(leaves(&tree), [0, 1, 3, 2, 5]);
     }
 
     #[test]
     fn lines_say_whether_they_are_inlined_and_which_other_file_they_are_of() {
         let tree = grown(&lines());
-        let line =
-            |name: &str, line, path: &str, is_inlined| (Arc::from(name), line, Arc::from(path), is_inlined);
+        let line = |name: &'static str, line, path: &'static str, is_inlined| (name, line, path, is_inlined);
         let lines = tree.function_lines.values.iter().map(|line| {
             let name = tree.functions[line.function as usize].name;
-            (tree.strings.get(name), line.line, tree.strings.get(line.path), line.is_inlined)
+            {
+                let [name, path] = [name, line.path].map(|text| tree.strings.get(StringIndex(text)));
+                (name, line.line, path, line.is_inlined)
+            }
         });
         let lines: Vec<_> = lines.collect();
         assert_eq!(
@@ -335,24 +331,21 @@ mod tests {
     #[test]
     fn a_stack_of_nothing_has_a_place_too() {
         let tree = grown(&one_stack(&[]));
-        assert_eq!(tree.leaves, [0]);
+        assert_eq!(tree.leaf(StackIndex::default()), Some(0));
         assert_eq!(name(&tree, &tree.nodes.all()[0]), "[no frames]");
     }
 
     #[test]
     fn what_grows_bit_by_bit_is_what_grows_at_once() {
-        let profile = sample();
         let mut tree = CallTree::default();
-        for stacks in 0..=profile.stacks.len() {
-            let mut so_far = profile.clone();
-            so_far.stacks.truncate(stacks);
-            so_far.frames.truncate(stacks + 1);
-            tree.update(&so_far);
+        for stacks in 0..=SAMPLE_STACKS.len() {
+            let so_far = profile(&sample_frames(), &SAMPLE_STACKS[..stacks]);
+            tree.update(&so_far, &so_far.samples);
         }
-        let at_once = grown(&profile);
+        let at_once = grown(&sample());
         assert_eq!(paths(&tree), paths(&at_once));
         assert_eq!(tree.nodes.all().len(), at_once.nodes.all().len());
         assert_eq!(tree.functions, at_once.functions);
-        assert_eq!(tree.strings.all(), at_once.strings.all());
+        assert_eq!(tree.strings, at_once.strings);
     }
 }

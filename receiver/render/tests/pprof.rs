@@ -5,53 +5,64 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::Kind;
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, Link, Location, LocationIndex, Mapping, MappingIndex, SourceLine,
+};
 use sidewinder_render::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, FrameType, NameStyle, Profile, ProfileBinary, ProfileFormat,
-    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex,
-    write,
+    AttributeSetIndex, NameStyle, Profile, ProfileFormat, ProfileSample, ProfileThread, SampleType,
+    ThreadIndex, write,
 };
 
+fn location(
+    dictionary: &mut Dictionary,
+    function: &str,
+    mapping: MappingIndex,
+    frame_type: FrameType,
+    address: u64,
+) -> LocationIndex {
+    let (path, line) = if frame_type == FrameType::Native { ("/src/app.c", 7) } else { ("", 0) };
+    let lines = [dictionary.add_line(&SourceLine { function, path, line, ..SourceLine::default() })];
+    dictionary.add_location(&Location { mapping, address, frame_type, lines: &lines, ..Location::default() })
+}
+
 fn profile() -> Profile {
-    let frame = |name: &str, binary, frame_type, address| ProfileFrame {
-        is_named: true,
-        name: name.into(),
-        binary: Some(BinaryIndex(binary)),
-        frame_type,
-        address,
-        path: if frame_type == FrameType::Native { "/src/app.c" } else { "" }.into(),
-        line: if frame_type == FrameType::Native { 7 } else { 0 },
-        ..ProfileFrame::default()
+    let mut dictionary = Dictionary::default();
+    let libc = dictionary.add_file("/lib/libc.so.6");
+    let build_ids = BuildIds { gnu: Some("00aa"), ..BuildIds::default() };
+    let filename = dictionary.add_string("/usr/bin/app");
+    let attributes = dictionary.add_build_ids(&build_ids);
+    let app = dictionary.add_mapping(Mapping { filename, attributes, ..Mapping::default() });
+    let kernel = dictionary.add_file("[kernel]");
+    let mut add = |function, mapping, frame_type, address| {
+        location(&mut dictionary, function, mapping, frame_type, address)
     };
-    let sample = |stack, count| ProfileSample {
-        slice: 0,
+    let main = add("main", app, FrameType::Native, 0x1000);
+    let work = add("app::work<\"\u{1b}[31m\">", app, FrameType::Rust, 0x2000);
+    let vfs_write = add("vfs_write", kernel, FrameType::Kernel, 0xffff_ffff_8100_0000);
+    let start = add("__libc_start_main", libc, FrameType::Native, 0x3000);
+    let span = dictionary.add_link(Link { trace_id: [0xab; 16], span_id: [0xcd; 8] });
+    let mut sample = |slice, stack: &[LocationIndex], count| ProfileSample {
+        slice,
         thread: ThreadIndex(0),
-        span: Some(SpanIndex(0)),
+        span,
         state: None,
         attributes: AttributeSetIndex::EMPTY,
-        stack: StackIndex(stack),
+        stack: dictionary.add_stack(stack),
         count,
     };
-    let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
+    let working = [work, main, start];
+    // The first stack was seen at two times.
+    let samples = vec![
+        sample(0, &working, 50),
+        sample(1, &working, 10),
+        sample(0, &[vfs_write, work, main, start], 30),
+        sample(0, &[main, start], 10),
+    ];
     let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 100 });
     Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
-        binaries: vec![
-            ProfileBinary { path: String::from("/lib/libc.so.6"), ..ProfileBinary::default() },
-            ProfileBinary {
-                path: String::from("/usr/bin/app"),
-                build_id: Some(String::from("00aa")),
-                ..ProfileBinary::default()
-            },
-            ProfileBinary { path: String::from("[kernel]"), ..ProfileBinary::default() },
-        ],
-        frames: vec![
-            frame("main", 1, FrameType::Native, 0x1000),
-            frame("app::work<\"\u{1b}[31m\">", 1, FrameType::Rust, 0x2000),
-            frame("vfs_write", 2, FrameType::Kernel, 0xffff_ffff_8100_0000),
-            frame("__libc_start_main", 0, FrameType::Native, 0x3000),
-        ],
-        stacks: vec![stack(&[1, 0, 3]), stack(&[2, 1, 0, 3]), stack(&[0, 3])],
+        dictionary,
         threads: vec![ProfileThread {
             process: "app".into(),
             pid: 7,
@@ -59,14 +70,7 @@ fn profile() -> Profile {
             tid: 7,
             container: "".into(),
         }],
-        spans: vec![ProfileSpan { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
-        // The first stack was seen at two times.
-        samples: vec![
-            sample(0, 50),
-            ProfileSample { slice: 1, ..sample(0, 10) },
-            sample(1, 30),
-            sample(2, 10),
-        ],
+        samples,
         ..Profile::new(String::from("app"), measure)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use sidewinder_address::Svma;
 use sidewinder_render::{
     CodeBlock, FunctionAssembly, FunctionCode, InstructionCosts, Instructions, PageFunction, Profile,
-    ProfileBinary, UnwindingRanges, escaped,
+    UnwindingRanges, escaped,
 };
 use sidewinder_symbolize::{
     BinaryId, ListedInstruction, Lookup, Symbol, SymbolLimits, SymbolTable, SymbolTableError, Symbolizer,
@@ -15,7 +15,7 @@ use sidewinder_symbolize::{
 };
 use sidewinder_unwind::method::method_ranges;
 
-use super::binary::BinaryFile;
+use super::binary::{BinaryFile, ProfiledBinary};
 use crate::lock::lock;
 use crate::sampling::build::{BuildError, read_partial_table};
 use crate::sampling::debug_files::DebugRoots;
@@ -77,8 +77,8 @@ pub(super) fn assembly(
     last: &Mutex<Option<Arc<Listing>>>,
 ) -> Result<FunctionAssembly, AssemblyError> {
     let code = FunctionCode::new(profile, function).ok_or(AssemblyError::NoSamples)?;
-    let (index, addresses) = code.addresses().ok_or(AssemblyError::NoAddresses)?;
-    let binary = profile.binaries.get(index.0 as usize).ok_or(AssemblyError::NoAddresses)?;
+    let (mapping, addresses) = code.addresses().ok_or(AssemblyError::NoAddresses)?;
+    let binary = ProfiledBinary::new(&profile.dictionary, mapping);
     let known = lock(last).clone().filter(|listing| listing.is_of(function, binary, &addresses));
     let listing = match known {
         Some(listing) => listing,
@@ -91,14 +91,14 @@ pub(super) fn assembly(
             listing
         }
     };
-    let costs = code.costs(index, |address| listing.instruction_at(address));
+    let costs = code.costs(mapping, |address| listing.instruction_at(address));
     Ok(FunctionAssembly { costs, ..listing.assembly.clone() })
 }
 
 impl Listing {
     fn read(
         function: &PageFunction,
-        binary: &ProfileBinary,
+        binary: ProfiledBinary<'_>,
         file: &BinaryFile,
         addresses: &BTreeMap<u64, u64>,
     ) -> Result<Self, AssemblyError> {
@@ -125,8 +125,8 @@ impl Listing {
         }
         let assembly = FunctionAssembly {
             function: function.clone(),
-            path: binary.path.clone(),
-            build_id: binary.build_id.clone().unwrap_or_default(),
+            path: binary.path.to_owned(),
+            build_id: binary.build_id.unwrap_or_default().to_owned(),
             blocks: blocks.into_iter().map(ListedBlock::into_code_block).collect(),
             files: lines.files,
             instructions,
@@ -139,11 +139,16 @@ impl Listing {
     }
 
     /// Whether this is the listing of a function that has samples at these addresses.
-    fn is_of(&self, function: &PageFunction, binary: &ProfileBinary, addresses: &BTreeMap<u64, u64>) -> bool {
+    fn is_of(
+        &self,
+        function: &PageFunction,
+        binary: ProfiledBinary<'_>,
+        addresses: &BTreeMap<u64, u64>,
+    ) -> bool {
         let FunctionAssembly { function: listed, path, build_id, .. } = &self.assembly;
         listed == function
             && *path == binary.path
-            && *build_id == binary.build_id.clone().unwrap_or_default()
+            && *build_id == binary.build_id.unwrap_or_default()
             && self.count_left_out(addresses) <= self.addresses_left_out
     }
 
@@ -297,68 +302,79 @@ mod tests {
     use object::{Object as _, ObjectSymbol as _};
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
-    use sidewinder_render::{
-        AttributeSetIndex, BinaryIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType,
-        StackIndex, ThreadIndex,
-    };
+    use sidewinder_profile::{BuildIds, Dictionary, LinkIndex, Location, Mapping, SourceLine};
+    use sidewinder_render::{AttributeSetIndex, ProfileSample, ProfileThread, SampleType, ThreadIndex};
 
     use super::*;
     use crate::hex;
 
-    /// Three samples at the beginning of a function of our C library, and its address.
-    fn profile() -> (Profile, u64) {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let path =
-            maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.contains("libc.so")));
-        let path = path.unwrap().to_owned();
-        let bytes = std::fs::read(&path).unwrap();
-        let file = object::File::parse(&*bytes).unwrap();
-        let malloc = file.dynamic_symbols().find(|symbol| symbol.name() == Ok("malloc")).unwrap();
-        let build_id = file.build_id().unwrap().map(hex::encode);
-        let thread = ProfileThread {
-            process: "test".into(),
-            pid: std::process::id(),
-            name: "test".into(),
-            tid: 1,
-            container: "".into(),
-        };
-        let frame = ProfileFrame {
-            name: "malloc".into(),
-            is_named: true,
-            binary: Some(BinaryIndex(0)),
-            address: malloc.address(),
-            ..ProfileFrame::default()
-        };
-        let sample = ProfileSample {
-            slice: 7,
-            thread: ThreadIndex(0),
-            span: None,
-            state: None,
-            attributes: AttributeSetIndex::EMPTY,
-            stack: StackIndex(0),
-            count: 3,
-        };
-        let profile = Profile {
-            binaries: vec![ProfileBinary { path, build_id, ..ProfileBinary::default() }],
-            frames: vec![frame],
-            stacks: vec![vec![FrameIndex(0)]],
-            threads: vec![thread],
-            samples: vec![sample],
-            ..Profile::new("test".to_owned(), SampleType::from_kind(Kind::Cpu { samples_per_second: 97 }))
-        };
-        (profile, malloc.address())
+    /// Three samples at the beginning of a function of our C library, and its path and build ID.
+    struct Malloc {
+        address: u64,
+        path: String,
+        build_id: Option<String>,
+        htlhash: Option<String>,
     }
 
-    fn list(profile: &Profile) -> Result<FunctionAssembly, AssemblyError> {
-        let binary = profile.binaries[0].path.rsplit('/').next().unwrap();
-        let function = PageFunction::new("malloc", binary);
-        assembly(profile, &function, &Arc::new(DebugRoots::default()), &Mutex::default())
+    impl Malloc {
+        fn find() -> Self {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let path = maps
+                .lines()
+                .find_map(|line| line.split(' ').next_back().filter(|path| path.contains("libc.so")));
+            let path = path.unwrap().to_owned();
+            let bytes = std::fs::read(&path).unwrap();
+            let file = object::File::parse(&*bytes).unwrap();
+            let malloc = file.dynamic_symbols().find(|symbol| symbol.name() == Ok("malloc")).unwrap();
+            let build_id = file.build_id().unwrap().map(hex::encode);
+            Self { address: malloc.address(), path, build_id, htlhash: None }
+        }
+
+        fn profile(&self) -> Profile {
+            let mut dictionary = Dictionary::default();
+            let build_ids =
+                BuildIds { gnu: self.build_id.as_deref(), htlhash: self.htlhash.as_deref(), go: None };
+            let filename = dictionary.add_string(&self.path);
+            let attributes = dictionary.add_build_ids(&build_ids);
+            let mapping = dictionary.add_mapping(Mapping { filename, attributes, ..Mapping::default() });
+            let lines = [dictionary.add_line(&SourceLine { function: "malloc", ..SourceLine::default() })];
+            let location = Location { mapping, address: self.address, lines: &lines, ..Location::default() };
+            let location = dictionary.add_location(&location);
+            let thread = ProfileThread {
+                process: "test".into(),
+                pid: std::process::id(),
+                name: "test".into(),
+                tid: 1,
+                container: "".into(),
+            };
+            let sample = ProfileSample {
+                slice: 7,
+                thread: ThreadIndex(0),
+                span: LinkIndex::default(),
+                state: None,
+                attributes: AttributeSetIndex::EMPTY,
+                stack: dictionary.add_stack(&[location]),
+                count: 3,
+            };
+            let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 97 });
+            Profile {
+                dictionary,
+                threads: vec![thread],
+                samples: vec![sample],
+                ..Profile::new("test".to_owned(), measure)
+            }
+        }
+
+        fn list(&self) -> Result<FunctionAssembly, AssemblyError> {
+            let function = PageFunction::new("malloc", self.path.rsplit('/').next().unwrap());
+            assembly(&self.profile(), &function, &Arc::new(DebugRoots::default()), &Mutex::default())
+        }
     }
 
     #[test]
     fn a_function_is_listed_from_the_binary_that_was_profiled() {
-        let (mut profile, address) = profile();
-        let listed = list(&profile).unwrap();
+        let mut malloc = Malloc::find();
+        let (listed, address) = (malloc.list().unwrap(), malloc.address);
         let [block] = &*listed.blocks else { panic!("{:?}", listed.blocks) };
         assert_eq!((block.start, listed.instructions.address[0]), (address, address));
         assert!(listed.instructions.address.is_sorted_by(|one, next| one < next));
@@ -368,28 +384,27 @@ mod tests {
         assert_eq!((&*costs.slice, &*costs.instruction), (&[7][..], &[0][..]));
         assert_eq!((&*costs.own, &*costs.total), (&[3][..], &[3][..]));
 
-        profile.binaries[0].build_id = Some("00".repeat(20));
-        assert!(matches!(list(&profile), Err(AssemblyError::AnotherBuild { .. })));
-        profile.binaries[0].build_id = None;
-        assert!(matches!(list(&profile), Err(AssemblyError::NoBuildId)));
-        let path = &profile.binaries[0].path;
+        malloc.build_id = Some("00".repeat(20));
+        assert!(matches!(malloc.list(), Err(AssemblyError::AnotherBuild { .. })));
+        malloc.build_id = None;
+        assert!(matches!(malloc.list(), Err(AssemblyError::NoBuildId)));
+        let path = &malloc.path;
         let (file, size_bytes) = (File::open(path).unwrap(), std::fs::metadata(path).unwrap().len());
-        profile.binaries[0].htlhash = Some(read_htlhash(&file, size_bytes).unwrap().to_string());
-        assert_eq!(list(&profile).unwrap().costs, listed.costs, "known by its hash");
-        profile.binaries[0].htlhash = Some("00".repeat(16));
-        assert!(matches!(list(&profile), Err(AssemblyError::AnotherBuild { .. })));
-        profile.frames[0].address = 0;
-        assert!(matches!(list(&profile), Err(AssemblyError::NoAddresses)));
+        malloc.htlhash = Some(read_htlhash(&file, size_bytes).unwrap().to_string());
+        assert_eq!(malloc.list().unwrap().costs, listed.costs, "known by its hash");
+        malloc.htlhash = Some("00".repeat(16));
+        assert!(matches!(malloc.list(), Err(AssemblyError::AnotherBuild { .. })));
+        malloc.address = 0;
+        assert!(matches!(malloc.list(), Err(AssemblyError::NoAddresses)));
     }
 
     #[test]
     fn what_is_no_file_and_what_is_no_function_have_a_reason() {
-        let (mut profile, _) = profile();
-        profile.frames[0].address = 1;
-        assert!(matches!(list(&profile), Err(AssemblyError::NoSymbol)));
-        profile.binaries[0].path = "/no/such/libc.so.6".to_owned();
-        assert!(matches!(list(&profile), Err(AssemblyError::NotOpened { .. })));
-        profile.binaries[0].path = "[vdso]".to_owned();
-        assert!(matches!(list(&profile), Err(AssemblyError::NoFile(_))));
+        let mut malloc = Malloc { address: 1, ..Malloc::find() };
+        assert!(matches!(malloc.list(), Err(AssemblyError::NoSymbol)));
+        malloc.path = "/no/such/libc.so.6".to_owned();
+        assert!(matches!(malloc.list(), Err(AssemblyError::NotOpened { .. })));
+        malloc.path = "[vdso]".to_owned();
+        assert!(matches!(malloc.list(), Err(AssemblyError::NoFile(_))));
     }
 }

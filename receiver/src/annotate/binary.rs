@@ -8,7 +8,7 @@ use std::sync::Arc;
 use object::{Object as _, ReadCache};
 use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_process::{PathTrust, Pid, ProcRoot, ProcessRoot, read_htlhash};
-use sidewinder_render::ProfileBinary;
+use sidewinder_profile::{Dictionary, MappingIndex};
 use sidewinder_symbolize::{BinaryFiles, Image};
 use sidewinder_unwind::load_segments;
 
@@ -18,6 +18,27 @@ use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
 
 /// In the roots of how many processes the file is looked for.
 const ROOTS_MAX: usize = 8;
+
+/// A binary, as a profile states it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProfiledBinary<'a> {
+    pub(super) path: &'a str,
+    /// Its GNU build ID in hexadecimal digits.
+    pub(super) build_id: Option<&'a str>,
+    htlhash: Option<&'a str>,
+}
+
+impl<'a> ProfiledBinary<'a> {
+    pub(super) fn new(dictionary: &'a Dictionary, mapping: MappingIndex) -> Self {
+        let mapping = dictionary.mapping(mapping);
+        let build_ids = dictionary.build_ids(&mapping);
+        Self {
+            path: dictionary.string(mapping.filename),
+            build_id: build_ids.gnu,
+            htlhash: build_ids.htlhash,
+        }
+    }
+}
 
 /// A binary, opened.
 pub(super) struct BinaryFile {
@@ -34,14 +55,14 @@ impl BinaryFile {
     /// # Errors
     /// If none has the file with the build ID that the profile states, or, if the file has none, with its hash.
     pub(super) fn open(
-        binary: &ProfileBinary,
+        binary: ProfiledBinary<'_>,
         pids: impl Iterator<Item = u32>,
         roots: &Arc<DebugRoots>,
     ) -> Result<Self, AssemblyError> {
         if !binary.path.starts_with('/') {
-            return Err(AssemblyError::NoFile(binary.path.clone()));
+            return Err(AssemblyError::NoFile(binary.path.to_owned()));
         }
-        let wanted = binary.build_id.as_ref().or(binary.htlhash.as_ref()).ok_or(AssemblyError::NoBuildId)?;
+        let wanted = binary.build_id.or(binary.htlhash).ok_or(AssemblyError::NoBuildId)?;
         let path = binary.path.as_bytes();
         let mut failure = None;
         let in_processes = pids.take(ROOTS_MAX).filter_map(|pid| {
@@ -62,11 +83,11 @@ impl BinaryFile {
             let owner = Some(metadata.uid());
             let cache = ReadCache::new(&file);
             let Ok(parsed) = object::File::parse(&cache) else { continue };
-            let found = match &binary.build_id {
+            let found = match binary.build_id {
                 Some(_) => parsed.build_id().ok().flatten().map(hex::encode),
                 None => read_htlhash(&file, metadata.len()).ok().map(|hash| hash.to_string()),
             };
-            if found.as_ref() != Some(wanted) {
+            if found.as_deref() != Some(wanted) {
                 is_another = true;
                 continue;
             }
@@ -87,9 +108,9 @@ impl BinaryFile {
                 roots: Arc::clone(roots),
             });
         }
-        let path = binary.path.clone();
+        let path = binary.path.to_owned();
         Err(match failure {
-            _ if is_another => AssemblyError::AnotherBuild { path, wanted: wanted.clone() },
+            _ if is_another => AssemblyError::AnotherBuild { path, wanted: wanted.to_owned() },
             failure => AssemblyError::NotOpened { path, why: failure.unwrap_or_default() },
         })
     }

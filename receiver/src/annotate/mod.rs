@@ -111,10 +111,12 @@ impl Annotator {
     /// The text of a source file, from a server that has it for a binary with lines of it.
     fn downloaded_source(&self, profile: &Profile, path: &str) -> Option<String> {
         let servers = self.debug_roots.debuginfod()?;
-        let frames = profile.frames.iter().filter(|frame| &*frame.path == path);
-        let binaries: BTreeSet<u32> = frames.filter_map(|frame| Some(frame.binary?.0)).collect();
-        binaries.into_iter().take(BINARIES_MAX).find_map(|binary| {
-            let build_id = profile.binaries.get(binary as usize)?.build_id.as_deref()?;
+        let dictionary = &profile.dictionary;
+        let frames = dictionary.frames().filter(|frame| frame.path() == path);
+        let mappings = frames.filter(|frame| frame.mapping().is_some()).map(|frame| frame.location.mapping);
+        let mappings: BTreeSet<_> = mappings.collect();
+        mappings.into_iter().take(BINARIES_MAX).find_map(|mapping| {
+            let build_id = dictionary.build_ids(&dictionary.mapping(mapping)).gnu?;
             servers.source(&BuildIdText::new(build_id)?, path)
         })
     }

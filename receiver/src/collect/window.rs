@@ -13,10 +13,9 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
-use sidewinder_profile::Link;
 use sidewinder_render::{
     AttributeSetIndex, DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile,
-    ProfileSample, ProfileSpan, SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,
+    ProfileSample, SampleType, StateIndex, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
@@ -61,7 +60,6 @@ pub(crate) struct SlidingWindow {
     builder: ProfileBuilder,
     document: DocumentBuilder,
     thread_indices: HashMap<ThreadKey, ThreadIndex>,
-    span_indices: HashMap<Link, SpanIndex>,
     /// There are few of them: each stays.
     state_indices: HashMap<WaitReason, StateIndex>,
     /// The newest events, not yet in `rows`, by what they have in common: samples whose count is 0.
@@ -105,7 +103,6 @@ impl SlidingWindow {
             builder: ProfileBuilder::new(Profile { start, slice: SLICE, ..profile }),
             document: DocumentBuilder::default(),
             thread_indices: HashMap::new(),
-            span_indices: HashMap::new(),
             state_indices: HashMap::new(),
             unmerged: HashMap::new(),
             unmerged_since: 0,
@@ -147,16 +144,10 @@ impl SlidingWindow {
         let sample = ProfileSample {
             slice,
             thread: self.thread(event, stage),
-            span: event.span.map(|link| self.span(link)),
+            span: event.span.map(|span| self.builder.profile.dictionary.add_link(span)).unwrap_or_default(),
             state: event.wait.map(|wait| self.state(wait)),
             attributes: AttributeSetIndex::EMPTY,
-            stack: self.builder.stack(
-                &mut stage.namer,
-                event.process,
-                event.stack.as_deref(),
-                (event.outcome, event.lock.and_then(|lock| lock.id)),
-                event.time_ns,
-            ),
+            stack: self.builder.stack(&mut stage.namer, event.into(), event.lock.and_then(|lock| lock.id)),
             count: 0,
         };
         let count = self.unmerged.entry(sample).or_default();
@@ -176,14 +167,6 @@ impl SlidingWindow {
         })
     }
 
-    fn span(&mut self, link: Link) -> SpanIndex {
-        let spans = &mut self.builder.profile.spans;
-        *self.span_indices.entry(link).or_insert_with(|| {
-            spans.push(ProfileSpan { trace_id: link.trace_id, span_id: link.span_id });
-            SpanIndex(spans.len() as u32 - 1)
-        })
-    }
-
     fn state(&mut self, wait: WaitReason) -> StateIndex {
         let states = &mut self.builder.profile.states;
         *self.state_indices.entry(wait).or_insert_with(|| {
@@ -197,10 +180,10 @@ impl SlidingWindow {
         let mut merged: Vec<_> =
             self.unmerged.drain().map(|(sample, count)| ProfileSample { count, ..sample }).collect();
         merged.sort_unstable();
+        self.document.update(&self.builder.profile, &merged);
         self.rows.extend(merged);
         // Runtimes may have placed other code at the same addresses by now.
         self.builder.invalidate_jit_names();
-        self.document.update(&self.builder.profile);
         let slices_held =
             u32::try_from(self.limits.max_age.as_nanos() / SLICE.as_nanos()).unwrap_or(u32::MAX);
         let oldest = self.slice_at(monotonic_ns()).saturating_sub(slices_held);
@@ -231,19 +214,17 @@ impl SlidingWindow {
 
     /// The approximate size of stacks, names, threads and spans in bytes.
     fn tables_bytes(&self) -> usize {
-        let entries = size_of::<(ThreadKey, ThreadIndex)>() * self.thread_indices.len()
-            + size_of::<(Link, SpanIndex)>() * self.span_indices.len();
+        let entries = size_of::<(ThreadKey, ThreadIndex)>() * self.thread_indices.len();
         self.builder.bytes() + self.document.bytes() + entries / 3 * 4
     }
 
     /// Drops the table entries that no row refers to. All indices change.
     fn compact(&mut self) {
-        let (threads, spans) = self.builder.retain_referenced(self.rows.iter_mut());
-        self.thread_indices =
-            threads.remap_values(std::mem::take(&mut self.thread_indices), |thread| thread.0);
-        self.span_indices = spans.remap_values(std::mem::take(&mut self.span_indices), |span| span.0);
+        let threads = self.builder.retain_referenced(self.rows.iter_mut());
+        let known = std::mem::take(&mut self.thread_indices).into_iter();
+        self.thread_indices = known.filter_map(|(key, old)| Some((key, *threads.get(&old)?))).collect();
         self.document = DocumentBuilder::default();
-        self.document.update(&self.builder.profile);
+        self.document.update(&self.builder.profile, &self.rows);
         self.generation = self.generation.wrapping_add(1);
     }
 
@@ -349,6 +330,7 @@ impl fmt::Display for Cursor {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use sidewinder_profile::Link;
     use sidewinder_render::decode_document;
 
     use super::*;
@@ -451,12 +433,13 @@ mod tests {
         let profile = window.profile(0..u32::MAX, Vec::new());
         for (sample, stack) in profile.samples.iter().zip(51_u64..) {
             // Within a slice, rows are in the order of their stacks.
-            let frame = &profile.frames[profile.stacks[sample.stack.0 as usize][0].0 as usize];
-            assert_eq!(frame.address, stack << 12);
-            assert_eq!(profile.spans[sample.span.unwrap().0 as usize].span_id, stack.to_be_bytes());
+            let leaf = profile.frames_of(sample.stack).next().unwrap();
+            assert_eq!(leaf.location.address, stack << 12);
+            assert_eq!(profile.dictionary.link(sample.span).span_id, stack.to_be_bytes());
         }
         fill(&mut window, 100..=100);
-        assert_eq!(window.builder.profile.stacks.len(), 50, "a known stack is found again");
+        let stacks = window.builder.profile.dictionary.stack_count();
+        assert_eq!(stacks, 50 + 1, "a known stack is found again, and the empty one");
         assert_eq!(window.builder.profile.threads.len(), 1);
     }
 

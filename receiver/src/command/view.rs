@@ -216,7 +216,7 @@ fn serve(profiles: Vec<Profile>, names: NameStyle, annotator: Option<Arc<Annotat
 /// The tables of the page of a profile.
 fn document(profile: &Profile) -> DocumentBuilder {
     let mut document = DocumentBuilder::default();
-    document.update(profile);
+    document.update(profile, &profile.samples);
     document
 }
 

@@ -77,8 +77,7 @@ impl LocalNames {
 impl LocalNames {
     /// The files that were asked for and are not here as they were recorded, by path.
     pub(super) fn missing_files(&self) -> BTreeSet<&str> {
-        let missing =
-            self.files.iter().filter(|(_, found)| found.is_none()).map(|(binary, _)| &*binary.file.path);
+        let missing = self.files.iter().filter(|(_, found)| found.is_none()).map(|(binary, _)| &*binary.path);
         // Memory that is no file has no such path.
         missing.filter(|path| path.starts_with('/') && !path.starts_with("//")).collect()
     }
@@ -167,17 +166,17 @@ fn find_file(
     recorded: SystemTime,
     roots: &DebugRoots,
 ) -> Option<LocalFile> {
-    let PerfBinary { file, inode } = binary;
-    let Some(build_id) = file.build_id.as_deref() else {
-        return open_file(Path::new(&file.path), Identity::Inode((*inode)?, recorded), id, roots);
+    let PerfBinary { path, build_id, inode } = binary;
+    let Some(build_id) = build_id.as_deref() else {
+        return open_file(Path::new(path), Identity::Inode((*inode)?, recorded), id, roots);
     };
-    if file.path == "[vdso]" {
+    if path == "[vdso]" {
         let image = vdso_image().ok()?;
         let loads = loads(&object::File::parse(&*image).ok()?, Identity::BuildId(build_id))?;
         return Some(LocalFile { id, image: Image::from(image), companions: Companions::default(), loads });
     }
     let cached = perf_cache(build_id);
-    let mut paths = [Some(PathBuf::from(&file.path)), cached].into_iter().flatten();
+    let mut paths = [Some(PathBuf::from(path)), cached].into_iter().flatten();
     paths.find_map(|path| open_file(&path, Identity::BuildId(build_id), id, roots))
 }
 
@@ -258,7 +257,6 @@ fn kernel_shift(kernel: &PerfKernel) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use object::{ObjectSegment as _, ObjectSymbol as _};
-    use sidewinder_render::ProfileBinary;
 
     use super::*;
 
@@ -281,13 +279,7 @@ mod tests {
         };
         let build_id = Some(hex::encode(file.build_id().unwrap().unwrap()));
         let path = path.to_str().unwrap().to_owned();
-        (
-            PerfBinary {
-                file: ProfileBinary { path, build_id, ..ProfileBinary::default() },
-                inode: Some(inode),
-            },
-            offset,
-        )
+        (PerfBinary { path, build_id, inode: Some(inode) }, offset)
     }
 
     fn name(binary: &PerfBinary, offset: u64, recorded: SystemTime) -> Option<String> {
@@ -302,13 +294,13 @@ mod tests {
         assert_eq!(name(&with_id, offset, now).as_deref(), Some("main"));
         assert_eq!(name(&with_id, u64::MAX, now), None);
         let mut other = with_id.clone();
-        other.file.build_id = Some("00".repeat(20));
+        other.build_id = Some("00".repeat(20));
         let mut names = LocalNames::new(now, Arc::default());
         assert_eq!(names.code(&other, offset), None, "another build");
-        assert_eq!(names.missing_files(), BTreeSet::from([&*other.file.path]));
+        assert_eq!(names.missing_files(), BTreeSet::from([&*other.path]));
 
         let mut by_inode = with_id;
-        by_inode.file.build_id = None;
+        by_inode.build_id = None;
         assert_eq!(name(&by_inode, offset, now).as_deref(), Some("main"));
         assert_eq!(name(&by_inode, offset, SystemTime::UNIX_EPOCH), None, "changed since the recording");
         by_inode.inode.as_mut().unwrap().inode += 1;
@@ -325,8 +317,8 @@ mod tests {
         for path in
             [pipe.to_str().unwrap().to_owned(), "/dev/zero".to_owned(), "[heap]".to_owned(), String::new()]
         {
-            let file = ProfileBinary { path, build_id: Some("00".to_owned()), ..ProfileBinary::default() };
-            assert_eq!(name(&PerfBinary { file, inode: None }, 0, SystemTime::now()), None);
+            let binary = PerfBinary { path, build_id: Some("00".to_owned()), inode: None };
+            assert_eq!(name(&binary, 0, SystemTime::now()), None);
         }
     }
 

@@ -12,13 +12,12 @@ use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::decode_profiles_data;
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, conformance};
 use sidewinder_profile::{
-    BuildIds, Dictionary, FrameType, Function, Line, Link, LinkIndex, Location, LocationIndex, Mapping,
-    MappingIndex, Marker, Value, key,
+    BuildIds, Dictionary, DictionaryCopier, FrameType, Function, Line, Link, LinkIndex, Location,
+    LocationIndex, Mapping, MappingIndex, Marker, StackIndex, Value, key,
 };
 use sidewinder_render::{
-    AttributeSetIndex, BinaryIndex, DifferenceBasis, DisplayNames, FrameIndex, NameStyle, Profile,
-    ProfileFormat, ProfileFrame, ProfileSample, SpanIndex, StackIndex, StateIndex, TableOptions, ThreadIndex,
-    ThreadState, container_table, difference, table, thread_tables,
+    AttributeSetIndex, DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, ProfileSample,
+    StateIndex, TableOptions, ThreadIndex, ThreadState, container_table, difference, table, thread_tables,
 };
 
 use super::all_from_report_bytes;
@@ -257,44 +256,38 @@ fn sort_table<T: Clone + Ord>(table: &mut Vec<T>) -> Vec<u32> {
     new.into_values().collect()
 }
 
+/// Everything that a dictionary says of a stack.
+fn described(dictionary: &Dictionary, stack: StackIndex) -> String {
+    let frames = dictionary.frames_of(stack).filter_map(|index| dictionary.frame(index));
+    let frames = frames.map(|frame| {
+        let location = Location { mapping: MappingIndex::default(), lines: &[], ..frame.location };
+        let mapping = frame.mapping().unwrap_or_default();
+        let addresses = (mapping.memory_start, mapping.memory_limit, mapping.file_offset);
+        let file = (frame.binary_path(), addresses, dictionary.build_ids(&mapping));
+        let function = (frame.name(), frame.system_name(), frame.path());
+        format!("{:?}", (location, file, function, frame.line.line, frame.line.column, frame.is_inlined))
+    });
+    frames.collect::<Vec<_>>().join(";")
+}
+
 /// The same profile with its tables in the order of their content.
 fn normal_form(mut profile: Profile) -> Profile {
-    let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
-    let by_text = |order: Vec<String>| {
-        let mut numbered: Vec<_> = order.into_iter().zip(0_u32..).collect();
-        let new = sort_table(&mut numbered);
-        (numbered.into_iter().map(|(_, old)| old as usize).collect::<Vec<_>>(), new)
-    };
-    let (order, binaries) = by_text(profile.binaries.iter().map(|binary| text(binary)).collect());
-    profile.binaries = order.into_iter().map(|at| profile.binaries[at].clone()).collect();
-    for frame in &mut profile.frames {
-        frame.binary = frame.binary.map(|binary| BinaryIndex(binaries[binary.0 as usize]));
-    }
-    let (order, frames) = by_text(profile.frames.iter().map(|frame: &ProfileFrame| text(frame)).collect());
-    profile.frames = order.into_iter().map(|at| profile.frames[at].clone()).collect();
-    // Equal frames, such as those of locations with and without a column, are one.
-    let first_equal = |frame: u32| profile.frames.iter().position(|of| *of == profile.frames[frame as usize]);
-    let same: Vec<_> = frames.iter().map(|frame| FrameIndex(first_equal(*frame).unwrap() as u32)).collect();
-    for stack in &mut profile.stacks {
-        stack.iter_mut().for_each(|frame| *frame = same[frame.0 as usize]);
-    }
-    let (order, stacks) = by_text(profile.stacks.iter().map(|stack| text(stack)).collect());
-    profile.stacks = order.into_iter().map(|at| profile.stacks[at].clone()).collect();
-    let first_stack = |stack: u32| profile.stacks.iter().position(|of| *of == profile.stacks[stack as usize]);
-    let stacks: Vec<_> = stacks.iter().map(|stack| first_stack(*stack).unwrap() as u32).collect();
     let threads = sort_table(&mut profile.threads);
-    let spans = sort_table(&mut profile.spans);
     let states = sort_table(&mut profile.states);
     for sample in &mut profile.samples {
-        *sample = ProfileSample {
-            slice: sample.slice,
-            thread: ThreadIndex(threads[sample.thread.0 as usize]),
-            span: sample.span.map(|span| SpanIndex(spans[span.0 as usize])),
-            state: sample.state.map(|state| StateIndex(states[state.0 as usize])),
-            attributes: AttributeSetIndex::EMPTY,
-            stack: StackIndex(stacks[sample.stack.0 as usize]),
-            count: sample.count,
-        };
+        sample.thread = ThreadIndex(threads[sample.thread.0 as usize]);
+        sample.state = sample.state.map(|state| StateIndex(states[state.0 as usize]));
+        sample.attributes = AttributeSetIndex::EMPTY;
+    }
+    let old = std::mem::take(&mut profile.dictionary);
+    profile.samples.sort_by_cached_key(|sample| {
+        let ProfileSample { slice, thread, state, count, .. } = *sample;
+        (slice, thread, old.link(sample.span), state, described(&old, sample.stack), count)
+    });
+    let mut copier = DictionaryCopier::new(&old);
+    for sample in &mut profile.samples {
+        sample.span = copier.link(&mut profile.dictionary, sample.span);
+        sample.stack = copier.stack(&mut profile.dictionary, sample.stack);
     }
     profile.samples.sort_unstable();
     profile

@@ -1,28 +1,28 @@
-//! The tables of a profile that is read from OTLP: binaries, frames, stacks, threads and what samples have in common.
+//! The tables of a profile that is read from OTLP: its dictionary, threads and what samples have in common.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use sidewinder_otlp::builder::UNKNOWN_SERVICE;
 use sidewinder_otlp::decode::{
     AttributeValue, Attributes, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample,
 };
-use sidewinder_profile::Link;
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, LinkIndex, Location, LocationIndex, Mapping, MappingIndex, Marker,
+    SourceLine, StackIndex, Truncation,
+};
 use sidewinder_render::{
-    AttributeSet, AttributeSetIndex, BinaryIndex, ExpansionBudget, ExpansionError, FrameIndex, FrameType,
-    Marker, Profile, ProfileBinary, ProfileContainer, ProfileFrame, ProfileSample, ProfileThread, SpanIndex,
-    StackIndex, StateIndex, ThreadIndex, ThreadState, Truncation,
+    AttributeSet, AttributeSetIndex, ExpansionBudget, ExpansionError, Profile, ProfileContainer,
+    ProfileSample, ProfileThread, StateIndex, ThreadIndex, ThreadState,
 };
 
-use crate::collect::IndexedSet;
 use crate::naming::truncation_with_reason;
 use crate::report::LOCK_ID;
 
 /// The properties shared by the events that are counted together. The thread and its state follow from the attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ImportedEventKey {
-    span: Option<SpanIndex>,
+    span: LinkIndex,
     attributes: AttributeSetIndex,
     stack: StackIndex,
 }
@@ -33,30 +33,25 @@ struct SampleContext {
     thread: ThreadIndex,
     state: Option<StateIndex>,
     /// The lock that the thread waited for.
-    lock: Option<FrameIndex>,
+    lock: Option<LocationIndex>,
     /// What stands for the missing frames at the root of its stack.
-    truncation: Option<FrameIndex>,
+    truncation: Option<LocationIndex>,
 }
 
 /// A decoded stack, with the lock that the thread waited for, and the truncation. `None` is the empty stack, which has no address of
 /// its own.
-type StackKey = (Option<*const Arc<DecodedFrame>>, [Option<FrameIndex>; 2]);
+type StackKey = (Option<*const Arc<DecodedFrame>>, [Option<LocationIndex>; 2]);
 
 /// The tables of a profile under construction. Decoded profiles contain each frame, stack and set of attributes once, so that its
 /// address identifies it.
 pub(super) struct ImportBuilder<'a> {
     expansion: &'a mut ExpansionBudget,
-    binaries: Vec<ProfileBinary>,
-    frames: Vec<ProfileFrame>,
-    stacks: Vec<Vec<FrameIndex>>,
+    dictionary: Dictionary,
     threads: Vec<ProfileThread>,
-    spans: IndexedSet<Link>,
-    binary_indices: HashMap<*const DecodedMapping, BinaryIndex>,
-    kernel: Option<BinaryIndex>,
-    /// The range of `frames` that each is: more than one where calls are inlined.
-    frame_indices: HashMap<*const DecodedFrame, Range<u32>>,
-    stack_indices: HashMap<StackKey, StackIndex>,
-    marker_frames: HashMap<Marker, FrameIndex>,
+    mappings: HashMap<*const DecodedMapping, MappingIndex>,
+    locations: HashMap<*const DecodedFrame, LocationIndex>,
+    stacks: HashMap<StackKey, StackIndex>,
+    markers: HashMap<Marker, LocationIndex>,
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
     states: Vec<ThreadState>,
     state_indices: HashMap<ThreadState, StateIndex>,
@@ -71,16 +66,12 @@ impl<'a> ImportBuilder<'a> {
     pub(super) fn new(expansion: &'a mut ExpansionBudget) -> Self {
         Self {
             expansion,
-            binaries: Vec::new(),
-            frames: Vec::new(),
-            stacks: Vec::new(),
+            dictionary: Dictionary::default(),
             threads: Vec::new(),
-            spans: IndexedSet::default(),
-            binary_indices: HashMap::new(),
-            kernel: None,
-            frame_indices: HashMap::new(),
-            stack_indices: HashMap::new(),
-            marker_frames: HashMap::new(),
+            mappings: HashMap::new(),
+            locations: HashMap::new(),
+            stacks: HashMap::new(),
+            markers: HashMap::new(),
             thread_indices: HashMap::new(),
             states: Vec::new(),
             state_indices: HashMap::new(),
@@ -93,11 +84,8 @@ impl<'a> ImportBuilder<'a> {
     /// The profile with these tables.
     pub(super) fn into_profile(self, profile: Profile) -> Profile {
         Profile {
-            binaries: self.binaries,
-            frames: self.frames,
-            stacks: self.stacks,
+            dictionary: self.dictionary,
             threads: self.threads,
-            spans: self.spans.to_spans(),
             states: self.states,
             attribute_sets: self.attribute_sets,
             ..profile
@@ -116,7 +104,7 @@ impl<'a> ImportBuilder<'a> {
         let sets = [&profile.resource, &sample.attributes];
         let known = self.attribute_indices.get(&sets.map(Arc::as_ptr)).copied();
         let attributes = known.map_or_else(|| self.add_attributes(profile, sample), Ok)?;
-        let span = sample.link.map(|link| SpanIndex(self.spans.intern(link)));
+        let span = sample.link.map(|link| self.dictionary.add_link(link)).unwrap_or_default();
         let stack = self.stack(&sample.stack, self.context_of(attributes))?;
         Ok(ImportedEventKey { span, attributes, stack })
     }
@@ -158,8 +146,8 @@ impl<'a> ImportBuilder<'a> {
         Ok(SampleContext {
             thread: self.thread(profile, sample)?,
             state: self.state(sample)?,
-            lock: lock.map(|lock| self.marker_frame(lock)).transpose()?,
-            truncation: truncation.map(|truncation| self.marker_frame(truncation)).transpose()?,
+            lock: lock.map(|lock| self.marker(lock)).transpose()?,
+            truncation: truncation.map(|truncation| self.marker(truncation)).transpose()?,
         })
     }
 
@@ -209,113 +197,87 @@ impl<'a> ImportBuilder<'a> {
     ) -> Result<StackIndex, ExpansionError> {
         let (lock, truncation) = context.map_or((None, None), |context| (context.lock, context.truncation));
         let key = ((!stack.is_empty()).then_some(stack.as_ptr()), [lock, truncation]);
-        if let Some(index) = self.stack_indices.get(&key) {
+        if let Some(index) = self.stacks.get(&key) {
             return Ok(*index);
         }
         let outermost = stack.last();
         let truncation = truncation.filter(|index| {
-            let marker = self.frames.get(index.0 as usize).and_then(|frame| frame.marker.as_ref());
+            let marker = self.dictionary.location(*index).marker;
             let Some(Marker::Truncated(truncation)) = marker else { return false };
             outermost.is_some_and(|outermost| is_truncation(outermost, truncation))
         });
         let walked = &stack[..stack.len() - usize::from(truncation.is_some())];
-        let mut frames: Vec<_> = lock.into_iter().collect();
+        let mut locations: Vec<_> = lock.into_iter().collect();
         for frame in walked {
-            let named = self.frames_of(frame)?;
-            self.expansion.take_frames(named.len())?;
-            frames.extend(named.map(FrameIndex));
+            let location = self.location(frame)?;
+            self.expansion.take_frames(self.dictionary.location(location).lines.len())?;
+            locations.push(location);
         }
-        frames.extend(truncation);
-        let index = StackIndex(self.stacks.len() as u32);
-        self.stacks.push(frames);
-        self.stack_indices.insert(key, index);
+        locations.extend(truncation);
+        let index = self.dictionary.add_stack(&locations);
+        self.stacks.insert(key, index);
         Ok(index)
     }
 
-    fn marker_frame(&mut self, marker: Marker) -> Result<FrameIndex, ExpansionError> {
-        if let Some(known) = self.marker_frames.get(&marker) {
+    fn marker(&mut self, marker: Marker) -> Result<LocationIndex, ExpansionError> {
+        if let Some(known) = self.markers.get(&marker) {
             return Ok(*known);
         }
-        let frame = ProfileFrame::from_marker(marker.clone());
-        self.expansion.take_entry(frame.name.len())?;
-        let index = FrameIndex(self.frames.len() as u32);
-        self.frames.push(frame);
-        self.marker_frames.insert(marker, index);
-        Ok(index)
+        self.expansion.take_entry(marker.label().unwrap_or_default().len())?;
+        let location = self.dictionary.add_marker(&marker);
+        self.markers.insert(marker, location);
+        Ok(location)
     }
 
-    /// One frame for each inlined call, leaf first.
-    fn frames_of(&mut self, frame: &Arc<DecodedFrame>) -> Result<Range<u32>, ExpansionError> {
-        if let Some(frames) = self.frame_indices.get(&Arc::as_ptr(frame)) {
-            return Ok(frames.clone());
+    fn location(&mut self, frame: &Arc<DecodedFrame>) -> Result<LocationIndex, ExpansionError> {
+        if let Some(known) = self.locations.get(&Arc::as_ptr(frame)) {
+            return Ok(*known);
         }
         let mapped = frame.mapping.as_ref().map_or("", |mapping| &mapping.filename);
         self.expansion.take_entry(mapped.len())?;
-        let location = ProfileFrame {
-            is_named: true,
-            binary: self.binary(frame),
+        let mut lines = Vec::with_capacity(frame.lines.len());
+        for DecodedLine { function, system_name, filename: path, line, column } in &frame.lines {
+            self.expansion.take_entry(function.len() + system_name.len() + path.len())?;
+            let [line, column] = [line, column].map(|number| u32::try_from(*number).unwrap_or(0));
+            lines.push(self.dictionary.add_line(&SourceLine { function, system_name, path, line, column }));
+        }
+        let location = Location {
+            mapping: self.mapping(frame),
+            address: frame.address,
             frame_type: frame.frame_type().unwrap_or_default(),
             is_generated: frame.is_generated(),
-            marker: is_marker(frame).then_some(Marker::Words),
-            address: frame.address,
             is_guessed: frame.is_guessed(),
-            ..ProfileFrame::default()
+            is_unnamed: false,
+            marker: is_marker(frame).then_some(&Marker::Words),
+            lines: &lines,
         };
-        let first = self.frames.len() as u32;
-        let outermost = frame.lines.len().saturating_sub(1);
-        for (number, line) in frame.lines.iter().enumerate() {
-            let DecodedLine { function, system_name, filename, line, column } = line;
-            self.expansion.take_entry(function.len() + system_name.len() + filename.len())?;
-            self.frames.push(ProfileFrame {
-                name: Arc::clone(function),
-                system_name: Arc::clone(system_name),
-                path: Arc::clone(filename),
-                line: u32::try_from(*line).unwrap_or(0),
-                column: u32::try_from(*column).unwrap_or(0),
-                is_inlined: number < outermost,
-                ..location.clone()
-            });
-        }
-        if frame.lines.is_empty() {
-            let file = mapped.rsplit('/').next().unwrap_or_default();
-            let name = format!("{file}+{:#x}", frame.address).into();
-            self.frames.push(ProfileFrame { name, is_named: false, ..location });
-        }
-        let frames = first..self.frames.len() as u32;
-        self.frame_indices.insert(Arc::as_ptr(frame), frames.clone());
-        Ok(frames)
+        let location = match &lines[..] {
+            [] => self.dictionary.add_unnamed_location(&location),
+            _ => self.dictionary.add_location(&location),
+        };
+        self.locations.insert(Arc::as_ptr(frame), location);
+        Ok(location)
     }
 
-    fn binary(&mut self, frame: &DecodedFrame) -> Option<BinaryIndex> {
-        let binaries = &mut self.binaries;
-        let mut add = |binary: ProfileBinary| {
-            binaries.push(binary);
-            BinaryIndex(binaries.len() as u32 - 1)
-        };
+    fn mapping(&mut self, frame: &DecodedFrame) -> MappingIndex {
         match (&frame.mapping, frame.frame_type()) {
-            (Some(mapping), _) => Some(
-                *self
-                    .binary_indices
-                    .entry(Arc::as_ptr(mapping))
-                    .or_insert_with(|| add(mapped_binary(mapping))),
-            ),
-            (None, Some(FrameType::Kernel)) => Some(*self.kernel.get_or_insert_with(|| {
-                add(ProfileBinary { path: "[kernel]".to_owned(), ..ProfileBinary::default() })
-            })),
-            (None, _) => None,
+            (Some(mapping), _) => *self
+                .mappings
+                .entry(Arc::as_ptr(mapping))
+                .or_insert_with(|| add_mapping(&mut self.dictionary, mapping)),
+            (None, Some(FrameType::Kernel)) => self.dictionary.add_file("[kernel]"),
+            (None, _) => MappingIndex::default(),
         }
     }
 }
 
-fn mapped_binary(mapping: &DecodedMapping) -> ProfileBinary {
-    ProfileBinary {
-        path: mapping.filename.to_string(),
-        build_id: mapping.gnu_build_id().map(str::to_owned),
-        go_build_id: mapping.go_build_id().map(str::to_owned),
-        addresses: mapping.memory_start..mapping.memory_limit,
-        file_offset: mapping.file_offset,
-        htlhash: mapping.htlhash().map(str::to_owned),
-    }
+fn add_mapping(dictionary: &mut Dictionary, mapping: &DecodedMapping) -> MappingIndex {
+    let DecodedMapping { memory_start, memory_limit, file_offset, ref filename, .. } = *mapping;
+    let build_ids =
+        BuildIds { htlhash: mapping.htlhash(), gnu: mapping.gnu_build_id(), go: mapping.go_build_id() };
+    let filename = dictionary.add_string(filename);
+    let attributes = dictionary.add_build_ids(&build_ids);
+    dictionary.add_mapping(Mapping { memory_start, memory_limit, file_offset, filename, attributes })
 }
 
 /// The text of an attribute, if it has one.

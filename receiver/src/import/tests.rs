@@ -1,7 +1,5 @@
 //! What a message of OTLP refers to often is held once, and what it expands to is limited.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::report::LOCK_ID;
 
@@ -96,7 +94,8 @@ fn a_long_name_in_many_lines_is_refused() {
 
 #[test]
 fn a_stack_with_many_locks_counts_with_each() {
-    assert_eq!(from_report_bytes("", &message(1, 1000, "main", 500), None).unwrap().stacks.len(), 501);
+    let few = from_report_bytes("", &message(1, 1000, "main", 500), None).unwrap();
+    assert_eq!(few.dictionary.stack_count(), 1 + 501, "and the empty one");
     let message = message(1, 1000, "main", 5000);
     for refusal in refusals(&message) {
         assert!(refusal.contains("expands to more than"), "{refusal}");
@@ -106,10 +105,11 @@ fn a_stack_with_many_locks_counts_with_each() {
 #[test]
 fn lines_of_a_function_share_its_name() {
     let profile = from_report_bytes("", &message(2, 3, "main", 0), None).unwrap();
-    let [first, .., last] = &*profile.frames else { panic!("{:?}", profile.frames) };
-    assert_eq!((&*first.name, first.line, last.line), ("main", 1, 3));
-    assert!(Arc::ptr_eq(&first.name, &last.name));
-    assert_eq!((profile.total_count(), profile.stacks[0].len()), (1, 6));
+    let dictionary = &profile.dictionary;
+    let frames = dictionary.frames_of(profile.samples[0].stack).filter_map(|frame| dictionary.frame(frame));
+    let frames: Vec<_> = frames.map(|frame| (frame.name().into_owned(), frame.line.line)).collect();
+    assert_eq!(frames, [1, 2, 3, 1, 2, 3].map(|line| ("main".to_owned(), line)));
+    assert_eq!((profile.total_count(), dictionary.functions().len()), (1, 1 + 1), "and the unknown one");
 }
 
 #[test]

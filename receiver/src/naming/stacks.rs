@@ -33,7 +33,7 @@ impl<'a> From<&'a SampleEvent> for WalkedStack<'a> {
 
 /// Names stacks, and remembers which stack of the dictionary each is.
 #[derive(Debug, Default)]
-pub(super) struct StackNames {
+pub(crate) struct StackNames {
     locations: Locations,
     /// `None`: the frame is omitted.
     frames: HashMap<RawFrame, Option<LocationIndex>>,
@@ -61,7 +61,7 @@ impl<T: Copy> ProcessName<T> {
 
 impl StackNames {
     /// The stack that a walk found. What stands for its missing frames is its outermost location.
-    pub(super) fn stack(
+    pub(crate) fn stack(
         &mut self,
         dictionary: &mut Dictionary,
         namer: &mut Namer,
@@ -180,12 +180,12 @@ impl StackNames {
     }
 
     /// Names all frames again: there may be better names, or they are for another dictionary.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Names again what is valid in one process only.
-    pub(super) fn clear_process_specific(&mut self) {
+    pub(crate) fn clear_process_specific(&mut self) {
         self.process_frames.clear();
         self.process_stacks.clear();
     }
@@ -197,7 +197,7 @@ impl StackNames {
     }
 
     /// The approximate size in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let entries = entry_bytes(&self.frames)
             + entry_bytes(&self.process_frames)
             + entry_bytes(&self.stacks)

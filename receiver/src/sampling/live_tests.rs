@@ -18,7 +18,8 @@ use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_render::{Marker, Profile};
+use sidewinder_profile::{Frame, Marker};
+use sidewinder_render::Profile;
 
 use super::message::Message;
 use super::scope::SamplingScope;
@@ -178,19 +179,15 @@ fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -
 }
 
 /// For each stack: the names of the chain's functions, root first, its count, and whether it is marked as truncated.
-fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
-    let frame = |index: &sidewinder_render::FrameIndex| &profile.frames[index.0 as usize];
-    profile
-        .stacks
-        .iter()
-        .zip(profile.stack_counts())
-        .map(|(stack, count)| {
-            let names = stack.iter().rev().map(|index| &*frame(index).name);
-            let chain = names.filter(|name| CHAIN.contains(name)).collect();
-            let is_cut = stack.iter().any(|index| matches!(frame(index).marker, Some(Marker::Truncated(_))));
-            (chain, count, is_cut)
-        })
-        .collect()
+fn chains(profile: &Profile) -> Vec<(Vec<&'static str>, u64, bool)> {
+    let chain = |(stack, count)| {
+        let frames = || profile.frames_of(stack);
+        let known = |frame: Frame<'_>| CHAIN.into_iter().find(|name| frame.name() == *name);
+        let chain = frames().rev().filter_map(known).collect();
+        let is_cut = frames().any(|frame| matches!(frame.location.marker, Some(Marker::Truncated(_))));
+        (chain, count, is_cut)
+    };
+    profile.stack_counts().map(chain).collect()
 }
 
 fn offset_of(program: &Path, symbol: &str) -> FileOffset {
@@ -436,17 +433,16 @@ fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end()
         let cut = interrupts.outcomes.iter().find(|(outcome, _)| *outcome == Outcome::FrameLimit);
         let cut = cut.map_or(0, |(_, count)| *count);
         let profile = profile(messages, &sampler);
-        let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
-        let is_at_limit =
-            |index: &sidewinder_render::FrameIndex| match &profile.frames[index.0 as usize].marker {
-                Some(Marker::Truncated(truncation)) => *truncation.reason == *Outcome::FrameLimit.label(),
-                _ => false,
-            };
+        let is_at_limit = |frame: &Frame<'_>| match frame.location.marker {
+            Some(Marker::Truncated(truncation)) => *truncation.reason == *Outcome::FrameLimit.label(),
+            _ => false,
+        };
         let (mut at_limit, mut all) = (0, 0);
-        for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
+        for (stack, count) in profile.stack_counts() {
             all += count;
-            let Some((marker, frames)) = stack.split_last() else { continue };
-            let names: Vec<&str> = frames.iter().map(name).collect();
+            let frames: Vec<_> = profile.frames_of(stack).collect();
+            let Some((marker, frames)) = frames.split_last() else { continue };
+            let names: Vec<_> = frames.iter().map(|frame| frame.name()).collect();
             if is_at_limit(marker) && names.len() == limit && names[0] == "burn" {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),

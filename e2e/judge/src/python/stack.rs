@@ -6,7 +6,7 @@ use anyhow::Result;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_otlp::decode::{AttributeValue, DecodedFrame, DecodedProfile};
 use sidewinder_otlp::{FrameType, key};
-use sidewinder_render::{Marker, Profile, ProfileFrame};
+use sidewinder_profile::{Frame as ProfileFrame, Marker};
 
 /// Whose a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +32,7 @@ pub struct Frame {
     pub file: String,
     /// The line; 0 if unknown.
     pub line: u32,
-    /// Whether the compiler put its code into the function of the frame before it: both are one native frame. In pprof, this may
-    /// be said of a function that calls itself, too.
+    /// Whether the compiler put its code into the function of the frame before it: both are one native frame.
     pub is_inlined: bool,
 }
 
@@ -87,39 +86,42 @@ pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
     let stacks = profile.samples.iter().map(|sample| {
         let thread = profile.threads.get(sample.thread.0 as usize);
         let (pid, tid) = thread.map_or((0, 0), |thread| (thread.pid, thread.tid));
-        let indices = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        let frames = || indices.iter().rev().filter_map(|index| profile.frames.get(index.0 as usize));
-        let callers = std::iter::once(None).chain(frames().map(Some));
+        let frames = || {
+            let frames = profile.dictionary.frames_of(sample.stack).rev();
+            frames.filter_map(|index| profile.dictionary.frame(index))
+        };
+        let is_truncation =
+            |frame: ProfileFrame<'_>| matches!(frame.location.marker, Some(Marker::Truncated(_)));
         Stack {
             pid,
             tid,
             count: sample.count,
-            frames: frames().zip(callers).map(|(frame, caller)| of_pprof(&profile, frame, caller)).collect(),
-            is_truncated: frames()
-                .next()
-                .is_some_and(|outermost| matches!(outermost.marker, Some(Marker::Truncated(_)))),
+            frames: frames().map(|frame| of_pprof(&frame)).collect(),
+            is_truncated: frames().next().is_some_and(is_truncation),
         }
     });
     Ok(stacks.collect())
 }
 
 /// pprof doesn't tell languages apart: a frame is Python's if it lies in no binary and has a source file.
-fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFrame>) -> Frame {
-    let binary = frame.binary.and_then(|index| profile.binaries.get(index.0 as usize));
-    let binary = binary.map_or("", |binary| &*binary.path);
-    let is_marker = binary.is_empty() && frame.marker.is_some();
-    let is_python = binary.is_empty() && !frame.path.is_empty() && !is_marker;
-    let kind = match frame.frame_type {
+fn of_pprof(frame: &ProfileFrame<'_>) -> Frame {
+    let (name, binary) = (frame.name(), frame.binary_path());
+    let is_marker = binary.is_empty() && frame.location.marker.is_some();
+    let is_python = binary.is_empty() && !frame.path().is_empty() && !is_marker;
+    let kind = match frame.location.frame_type {
         _ if is_python => FrameKind::Python,
         FrameType::Kernel => FrameKind::Kernel,
         _ if is_marker => FrameKind::Marker,
         _ => FrameKind::Native,
     };
-    let file = if is_python { frame.path.to_string() } else { binary.to_owned() };
-    // One location has an address, and a function for each inlined call. A function that calls itself at one place looks alike.
-    let is_inlined = kind == FrameKind::Native
-        && caller.is_some_and(|caller| (caller.binary, caller.address) == (frame.binary, frame.address));
-    Frame { kind, name: frame.name.to_string(), file, line: frame.line, is_inlined }
+    let file = if is_python { frame.path() } else { binary };
+    Frame {
+        kind,
+        name: name.into_owned(),
+        file: file.to_owned(),
+        line: frame.line.line,
+        is_inlined: kind == FrameKind::Native && frame.is_inlined,
+    }
 }
 
 /// Takes stacks out of OTLP, which says of each frame of what language it is.

@@ -4,38 +4,45 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_kind::Kind;
+use sidewinder_profile::{FrameType, LinkIndex};
 use sidewinder_render::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, SampleType, SourceExcerpt, SourcePart, StackIndex, ThreadIndex,
+    AttributeSetIndex, Profile, ProfileSample, ProfileThread, SampleType, SourceExcerpt, SourcePart,
+    ThreadIndex,
 };
 
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LINES};
 use sidewinder_e2e_support::{collector, paths, requirement};
 
+use super::profiles::{PlainFrame, dictionary, stack};
 use super::{folder, judge, judge_with, write_form};
 use crate::telemetry::until;
 
 /// A hundred samples of a program: 60 in what is inlined at line 12 of `search`, 20 at line 14, 10 in `compare`, which line 14
 /// calls, and 10 in `main`. The first half of `search` is in the first second.
 pub(super) fn search() -> Profile {
-    let frame = |name: &str, address, path: &str, line| ProfileFrame {
-        name: name.into(),
-        is_named: true,
-        binary: Some(BinaryIndex(0)),
+    let frame = |name, address, path, line| PlainFrame {
+        name,
+        file: "/srv/search",
+        frame_type: FrameType::Native,
         address,
-        path: path.into(),
-        line,
-        ..ProfileFrame::default()
+        source: (path, line),
+        is_inlined: false,
     };
-    let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
-    let sample = |slice, stack, count| ProfileSample {
+    let frames = [
+        frame("main", 0x1000, "src/main.c", 5),
+        PlainFrame { is_inlined: true, ..frame("hash", 0x2010, "src/hash.h", 3) },
+        frame("search", 0x2010, "src/search.c", 12),
+        frame("search", 0x2020, "src/search.c", 14),
+        frame("compare", 0x3000, "", 0),
+    ];
+    let sample = |slice, number, count| ProfileSample {
         slice,
         thread: ThreadIndex(0),
-        span: None,
+        span: LinkIndex::default(),
         state: None,
         attributes: AttributeSetIndex::EMPTY,
-        stack: StackIndex(stack),
+        stack: stack(number),
         count,
     };
     let source: Vec<_> = (1..=40).map(|line| format!("\tline {line} of <b>search</b>;")).collect();
@@ -43,15 +50,7 @@ pub(super) fn search() -> Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(2),
         slice: Duration::from_secs(1),
-        binaries: vec![ProfileBinary { path: "/srv/search".to_owned(), ..ProfileBinary::default() }],
-        frames: vec![
-            frame("main", 0x1000, "src/main.c", 5),
-            ProfileFrame { is_inlined: true, ..frame("hash", 0x2010, "src/hash.h", 3) },
-            frame("search", 0x2010, "src/search.c", 12),
-            frame("search", 0x2020, "src/search.c", 14),
-            frame("compare", 0x3000, "", 0),
-        ],
-        stacks: vec![stack(&[1, 2, 0]), stack(&[3, 0]), stack(&[4, 3, 0]), stack(&[0])],
+        dictionary: dictionary(&frames, &[&[1, 2, 0], &[3, 0], &[4, 3, 0], &[0]]),
         threads: vec![ProfileThread {
             process: "search".into(),
             pid: 7,

@@ -3,50 +3,110 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
+use sidewinder_profile::{
+    Dictionary, FrameType, Line, Link, LinkIndex, Location, LocationIndex, Marker, SourceLine, StackIndex,
+};
 use sidewinder_render::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, FrameType, Marker, MergedRecording, OutcomeCount, Profile,
-    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
-    StackIndex, StateIndex, ThreadIndex, ThreadState,
+    AttributeSetIndex, MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, SampleType,
+    Severity, StateIndex, ThreadIndex, ThreadState,
 };
 
-fn frame(name: &str, frame_type: FrameType, path: &str, line: u32) -> ProfileFrame {
-    let binary = if frame_type == FrameType::Kernel { 1 } else { 0 };
-    ProfileFrame {
-        name: name.into(),
-        is_named: true,
-        binary: Some(BinaryIndex(binary)),
-        frame_type,
-        path: path.into(),
-        line,
-        ..ProfileFrame::default()
+/// A frame of a profile, in plain values.
+#[derive(Clone, Debug)]
+pub(super) struct PlainFrame<'a> {
+    pub(super) name: &'a str,
+    /// The path of the file that contains its code.
+    pub(super) file: &'a str,
+    pub(super) frame_type: FrameType,
+    pub(super) address: u64,
+    /// The path and line of its source.
+    pub(super) source: (&'a str, u32),
+    /// Whether it is inlined into the next frame of each stack.
+    pub(super) is_inlined: bool,
+}
+
+/// A frame of the server, or of the kernel.
+fn frame<'a>(name: &'a str, frame_type: FrameType, path: &'a str, line: u32) -> PlainFrame<'a> {
+    let file = if frame_type == FrameType::Kernel { "[kernel]" } else { "/srv/server" };
+    PlainFrame { name, file, frame_type, address: 0, source: (path, line), is_inlined: false }
+}
+
+/// The frames of the server.
+fn server_frames() -> [PlainFrame<'static>; 7] {
+    [
+        frame("main", FrameType::Rust, "src/main.rs", 7),
+        frame("serve", FrameType::Rust, "src/serve.rs", 20),
+        frame("parse_value", FrameType::Rust, "src/parse.rs", 12),
+        frame("parse_value", FrameType::Rust, "src/parse.rs", 15),
+        frame("write_all", FrameType::Native, "", 0),
+        frame("vfs_write", FrameType::Kernel, "", 0),
+        frame("tick", FrameType::Native, "", 0),
+    ]
+}
+
+/// Its stacks, leaf first.
+const SERVER_STACKS: [&[usize]; 4] = [&[2, 1, 0], &[3, 1, 0], &[5, 4, 1, 0], &[6, 0]];
+
+/// A dictionary with stacks of frames, in this order.
+pub(super) fn dictionary(frames: &[PlainFrame<'_>], stacks: &[&[usize]]) -> Dictionary {
+    let mut dictionary = Dictionary::default();
+    for stack in stacks {
+        let locations = locations(&mut dictionary, stack.iter().map(|frame| &frames[*frame]));
+        dictionary.add_stack(&locations);
     }
+    dictionary
+}
+
+fn locations<'a>(
+    dictionary: &mut Dictionary,
+    stack: impl Iterator<Item = &'a PlainFrame<'a>>,
+) -> Vec<LocationIndex> {
+    let (mut locations, mut lines) = (Vec::new(), Vec::<Line>::new());
+    for PlainFrame { name: function, file, frame_type, address, source: (path, line), is_inlined } in stack {
+        lines.push(dictionary.add_line(&SourceLine { function, path, line: *line, ..SourceLine::default() }));
+        if !is_inlined {
+            let location = Location {
+                mapping: dictionary.add_file(file),
+                address: *address,
+                frame_type: *frame_type,
+                lines: &std::mem::take(&mut lines),
+                ..Location::default()
+            };
+            locations.push(dictionary.add_location(&location));
+        }
+    }
+    locations
+}
+
+/// The index of a stack by its place in the list: the first of a dictionary is empty.
+pub(super) fn stack(number: u32) -> StackIndex {
+    StackIndex(number + 1)
 }
 
 fn outcome(name: &str, count: u64, severity: Severity, help: &str) -> OutcomeCount {
     OutcomeCount { name: name.to_owned(), count, severity, help: help.to_owned() }
 }
 
-fn stack(frames: &[u32]) -> Vec<FrameIndex> {
-    frames.iter().copied().map(FrameIndex).collect()
-}
-
 /// Ten seconds of a server at 100 Hz: 500 samples of parsing in the first five, four fifths of them on one line; 400
 /// of writing in the others, within a span; and 100 of ticking all the while.
 pub(crate) fn server() -> Profile {
-    let sample = |slice, thread, span: Option<u32>, stack| ProfileSample {
+    let mut dictionary = dictionary(&server_frames(), &SERVER_STACKS);
+    let writing = dictionary.add_link(Link { trace_id: [0xab; 16], span_id: [0xcd; 8] });
+    let none = LinkIndex::default();
+    let sample = |slice, thread, span, number| ProfileSample {
         slice,
         thread: ThreadIndex(thread),
-        span: span.map(SpanIndex),
+        span,
         state: None,
         attributes: AttributeSetIndex::EMPTY,
-        stack: StackIndex(stack),
+        stack: stack(number),
         count: 1,
     };
     let samples = (0..100).flat_map(|slice| {
-        let parsing = (0..10).map(move |number| sample(slice, 1, None, u32::from(number % 5 == 4)));
-        let writing = (0..8).map(move |_| sample(slice, 2, Some(0), 2));
+        let parsing = (0..10).map(move |number| sample(slice, 1, none, u32::from(number % 5 == 4)));
+        let writing = (0..8).map(move |_| sample(slice, 2, writing, 2));
         let busy: Vec<_> = if slice < 50 { parsing.collect() } else { writing.collect() };
-        busy.into_iter().chain([sample(slice, 0, None, 3)])
+        busy.into_iter().chain([sample(slice, 0, none, 3)])
     });
     let container = "c0ffee".repeat(11);
     let thread = |name: &str, tid| ProfileThread {
@@ -62,21 +122,8 @@ pub(crate) fn server() -> Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(10),
         slice: Duration::from_millis(100),
-        binaries: ["/srv/server", "[kernel]"]
-            .map(|path| ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() })
-            .to_vec(),
-        frames: vec![
-            frame("main", FrameType::Rust, "src/main.rs", 7),
-            frame("serve", FrameType::Rust, "src/serve.rs", 20),
-            frame("parse_value", FrameType::Rust, "src/parse.rs", 12),
-            frame("parse_value", FrameType::Rust, "src/parse.rs", 15),
-            frame("write_all", FrameType::Native, "", 0),
-            frame("vfs_write", FrameType::Kernel, "", 0),
-            frame("tick", FrameType::Native, "", 0),
-        ],
-        stacks: vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[5, 4, 1, 0]), stack(&[6, 0])],
+        dictionary,
         threads: vec![thread("main", 100), thread("worker", 101), thread("writer", 102)],
-        spans: vec![ProfileSpan { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
         samples: samples.collect(),
         outcomes: vec![
             outcome("complete", 1000, Severity::Complete, ""),
@@ -112,14 +159,20 @@ fn of_kind(kind: Kind, value: u64, locks: &[&str]) -> Profile {
     for sample in &mut profile.samples {
         sample.count = value;
     }
-    for (stack, lock) in profile.stacks.iter_mut().zip(locks) {
-        let lock = ProfileFrame::from_marker(Marker::Lock((*lock).into()));
-        let known = profile.frames.iter().position(|frame| *frame == lock);
-        let at = known.unwrap_or(profile.frames.len());
-        if known.is_none() {
-            profile.frames.push(lock);
+    if !locks.is_empty() {
+        // The stacks with locks follow the others.
+        let dictionary = &mut profile.dictionary;
+        let waiting: Vec<_> = (0..)
+            .zip(locks)
+            .map(|(number, lock)| {
+                let lock = dictionary.add_marker(&Marker::Lock((*lock).into()));
+                let locations = [&[lock], dictionary.stack(stack(number))].concat();
+                dictionary.add_stack(&locations)
+            })
+            .collect();
+        for sample in &mut profile.samples {
+            sample.stack = waiting[sample.stack.0 as usize - 1];
         }
-        stack.insert(0, FrameIndex(at as u32));
     }
     profile
 }
@@ -171,13 +224,13 @@ pub(crate) fn wall() -> Profile {
         ("sleeping", "sleep"),
         ("stopped", "none"),
     ];
-    let sample = |slice, thread, stack, state, ms: u64| ProfileSample {
+    let sample = |slice, thread, number, state, ms: u64| ProfileSample {
         slice,
         thread: ThreadIndex(thread),
-        span: None,
+        span: LinkIndex::default(),
         state: Some(StateIndex(state)),
         attributes: AttributeSetIndex::EMPTY,
-        stack: StackIndex(stack),
+        stack: stack(number),
         count: ms * 1_000_000,
     };
     let waits = [
@@ -206,36 +259,46 @@ pub(crate) fn wall() -> Profile {
 /// The server in Rust: 600 samples in `core::ptr::write`, inlined into `parse_value`, and 300 in `hash`, inlined into `core::iter::fold`,
 /// which is inlined into `serve`; and 100 of `tick`.
 pub(crate) fn inlined() -> Profile {
-    let at = |name: &str, address| ProfileFrame { address, ..frame(name, FrameType::Rust, "", 0) };
-    let inlined = |name: &str, address| ProfileFrame { is_inlined: true, ..at(name, address) };
-    let mut profile = server();
-    profile.frames.extend([
+    let at = |name, address| PlainFrame { address, ..frame(name, FrameType::Rust, "", 0) };
+    let inlined = |name, address| PlainFrame { is_inlined: true, ..at(name, address) };
+    let more = [
         inlined("core::ptr::write", 0x1000),
         at("parse_value", 0x1000),
         inlined("hash", 0x2000),
         inlined("core::iter::fold", 0x2000),
         at("serve", 0x2000),
-    ]);
-    profile.stacks = vec![stack(&[7, 8, 1, 0]), stack(&[7, 8, 0]), stack(&[9, 10, 11, 0]), stack(&[6, 0])];
-    profile
+    ];
+    let frames = [&server_frames()[..], &more].concat();
+    let stacks: [&[usize]; 4] = [&[7, 8, 1, 0], &[7, 8, 0], &[9, 10, 11, 0], &[6, 0]];
+    with_stacks(&frames, &stacks)
+}
+
+/// The server's samples in other stacks.
+fn with_stacks(frames: &[PlainFrame<'_>], stacks: &[&[usize]]) -> Profile {
+    let server = server();
+    let mut dictionary = dictionary(frames, stacks);
+    for link in server.dictionary.links() {
+        dictionary.add_link(*link);
+    }
+    Profile { dictionary, ..server }
 }
 
 /// One stack of 120 functions, `level_0` at its root, sampled all the while.
 pub(crate) fn deep() -> Profile {
-    const DEPTH: u32 = 120;
-    let mut profile = server();
-    profile.frames =
-        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameType::Native, "", 0)).collect();
-    profile.stacks = vec![stack(&(0..DEPTH).rev().collect::<Vec<_>>())];
+    const DEPTH: usize = 120;
+    let names: Vec<_> = (0..DEPTH).map(|level| format!("level_{level}")).collect();
+    let frames: Vec<_> = names.iter().map(|name| frame(name, FrameType::Native, "", 0)).collect();
+    let levels: Vec<_> = (0..DEPTH).rev().collect();
+    let mut profile = with_stacks(&frames, &[&levels]);
     for sample in &mut profile.samples {
-        sample.stack = StackIndex(0);
+        sample.stack = stack(0);
     }
     profile
 }
 
 /// The server in C++, Rust and Go: `regex_match` is a template that is instantiated twice, and `visit` calls itself.
 pub(crate) fn languages() -> Profile {
-    const NAMES: [(&str, FrameType, u32); 9] = [
+    const NAMES: [(&str, FrameType, usize); 9] = [
         ("main", FrameType::Native, 0),
         ("app::Server::serve(app::Request const&)", FrameType::Native, 0),
         (
@@ -256,19 +319,11 @@ pub(crate) fn languages() -> Profile {
     ];
     const PATHS: [&str; 5] =
         ["/srv/server", "[kernel]", "/usr/lib/libregex.so.1", "/usr/lib/libjson.so", "/srv/cart"];
-    let mut profile = server();
-    profile.binaries =
-        PATHS.map(|path| ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() }).to_vec();
-    profile.frames = NAMES
-        .map(|(name, kind, binary)| ProfileFrame {
-            binary: Some(BinaryIndex(binary)),
-            ..frame(name, kind, "", 0)
-        })
-        .to_vec();
+    let code =
+        |(name, kind, file): (_, _, usize)| PlainFrame { file: PATHS[file], ..frame(name, kind, "", 0) };
+    let frames = NAMES.map(code);
     // 400 in one instance, 100 in the other, 400 where `visit` is four levels deep, 100 of allocating.
-    profile.stacks =
-        vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[8, 5, 4, 5, 4, 1, 0]), stack(&[7, 6, 0])];
-    profile
+    with_stacks(&frames, &[&[2, 1, 0], &[3, 1, 0], &[8, 5, 4, 5, 4, 1, 0], &[7, 6, 0]])
 }
 
 /// The same as the server, with names that nobody should be harmed by.
@@ -280,15 +335,19 @@ pub(crate) fn hostile() -> Profile {
         "{{document}}<!--",
         "__proto__",
     ];
-    let mut profile = server();
+    let long = "x".repeat(10_000);
+    let mut frames = server_frames();
     // Both lines of the third are of one function.
-    for (frame, name) in [0, 1, 2, 3, 4, 5].into_iter().zip([0, 1, 2, 2, 3, 4]) {
-        profile.frames[frame].name = NAMES[name].into();
-        profile.frames[frame].path = NAMES[name].into();
+    for (frame, name) in frames.iter_mut().zip([0, 1, 2, 2, 3, 4]) {
+        frame.name = NAMES[name];
+        frame.source.0 = NAMES[name];
     }
-    profile.frames[6].name = "x".repeat(10_000).into();
+    frames[6].name = &long;
+    for frame in frames.iter_mut().filter(|frame| frame.frame_type != FrameType::Kernel) {
+        frame.file = NAMES[1];
+    }
+    let mut profile = with_stacks(&frames, &SERVER_STACKS);
     profile.title = NAMES[0].to_owned();
-    profile.binaries[0].path = NAMES[1].to_owned();
     for thread in &mut profile.threads {
         thread.name = NAMES[1].into();
         thread.process = NAMES[2].into();

@@ -9,9 +9,13 @@ fuzz_target!(|content: &[u8]| {
     let Ok(profile) = read_bytes("", &bytes, None, &mut NoNames) else { return };
     for sample in &profile.samples {
         assert!((sample.thread.0 as usize) < profile.threads.len());
-        for frame in &profile.stacks[sample.stack.0 as usize] {
-            let frame = &profile.frames[frame.0 as usize];
-            assert!(frame.binary.is_none_or(|binary| (binary.0 as usize) < profile.binaries.len()));
-        }
+        assert!((sample.stack.0 as usize) < profile.dictionary.stack_count());
+    }
+    for location in profile.dictionary.stacks().flatten() {
+        assert!((location.0 as usize) < profile.dictionary.location_count());
+        let location = profile.dictionary.location(*location);
+        assert!((location.mapping.0 as usize) < profile.dictionary.mappings().len());
+        let functions = profile.dictionary.functions().len();
+        assert!(location.lines.iter().all(|line| (line.function.0 as usize) < functions));
     }
 });

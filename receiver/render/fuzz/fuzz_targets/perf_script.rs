@@ -9,8 +9,13 @@ fuzz_target!(|text: &[u8]| {
     let Ok(profile) = read_bytes("", &bytes, None, &mut NoNames) else { return };
     for sample in &profile.samples {
         assert!((sample.thread.0 as usize) < profile.threads.len());
-        for frame in &profile.stacks[sample.stack.0 as usize] {
-            assert!((frame.0 as usize) < profile.frames.len());
-        }
+        assert!((sample.stack.0 as usize) < profile.dictionary.stack_count());
+    }
+    for location in profile.dictionary.stacks().flatten() {
+        assert!((location.0 as usize) < profile.dictionary.location_count());
+        let location = profile.dictionary.location(*location);
+        assert!((location.mapping.0 as usize) < profile.dictionary.mappings().len());
+        let functions = profile.dictionary.functions().len();
+        assert!(location.lines.iter().all(|line| (line.function.0 as usize) < functions));
     }
 });

@@ -1,8 +1,8 @@
 //! How often a change is called certain that is none, and how often one is missed, measured on simulated recordings.
 
 use super::*;
-use crate::profile::tests::{one_stack, sample};
-use crate::profile::{FrameIndex, ProfileSample, StackIndex};
+use crate::category::FrameCategory;
+use crate::profile::tests::{frame, profile};
 
 const PAIRS: u64 = 200;
 const SAMPLES: usize = 3_350;
@@ -51,24 +51,11 @@ fn drawn(samples: usize, shares: &[f64], random: &mut Random) -> Vec<u64> {
 
 /// A recording with so many samples in each function. All are called by `main`.
 fn recording(counts: &[u64]) -> Profile {
-    let names: Vec<String> =
-        (0..FUNCTIONS).map(|rank| format!("f{rank}")).chain(["main".to_owned()]).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let frames = one_stack(&names).frames;
-    let main = FrameIndex(FUNCTIONS as u32);
-    let first = sample().samples[0];
-    let samples = (0..).zip(counts).map(|(stack, &count)| ProfileSample {
-        stack: StackIndex(stack),
-        count,
-        slice: 0,
-        ..first
-    });
-    Profile {
-        stacks: (0..FUNCTIONS as u32).map(|frame| vec![FrameIndex(frame), main]).collect(),
-        samples: samples.collect(),
-        frames,
-        ..sample()
-    }
+    let names = (0..FUNCTIONS).map(|rank| format!("f{rank}")).chain(["main".to_owned()]);
+    let frames: Vec<_> = names.map(|name| frame(&name, FrameCategory::Native, 0)).collect();
+    let stacks: Vec<_> = (0..FUNCTIONS).map(|function| [function, FUNCTIONS]).collect();
+    let stacks: Vec<_> = stacks.iter().zip(counts).map(|(stack, count)| (&stack[..], *count)).collect();
+    profile(&frames, &stacks)
 }
 
 /// What was found in pairs of recordings with these shares of the planted function.

@@ -3,7 +3,7 @@
 use sidewinder_kind::Kind;
 
 use super::*;
-use crate::profile::tests::sample;
+use crate::profile::tests::{profile, sample, sample_frames};
 use sidewinder_profile::SampleType;
 
 const OPTIONS: TableOptions = TableOptions { rows: 20, order: None, columns: 76, is_coloured: false };
@@ -156,9 +156,13 @@ fn values_of_many_requests_are_not_rounded_away() {
 
 #[test]
 fn names_are_whole_where_there_is_room() {
-    let [before, mut after] = changed();
+    let [before, _] = changed();
     let name = "a_name_that_is_longer_than_a_narrow_terminal_has_room_for";
-    after.frames[3].name = name.into();
+    let mut frames = sample_frames();
+    frames[3].name = name.to_owned();
+    let stacks: [(&[usize], u64); 4] =
+        [(&[1, 0], 4000), (&[2, 0], 1000), (&[2, 1, 0], 2000), (&[3, 4, 0], 7000)];
+    let after = profile(&frames, &stacks);
     let lines = |columns| {
         let options = TableOptions { columns, ..OPTIONS };
         difference(&before, &after, &[], &DisplayNames::default(), DifferenceBasis::Total, options).unwrap()

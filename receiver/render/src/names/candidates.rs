@@ -2,13 +2,13 @@
 
 use super::scan::group_length;
 use super::{go, java, path};
+use crate::category::FrameCategory;
 use crate::label::{GUESSED, ParsedLabel, looks_like_marker};
-use crate::profile::{FrameCategory, ProfileFrame};
 
 /// The forms that a name can be shown in, the shortest first and without the name itself. Each has fewer characters than the
 /// name. Names of Python, of the kernel and of what is no function have none: they are short.
 pub(super) fn candidates(label: &str, kind: FrameCategory) -> Vec<String> {
-    let ParsedLabel { name, is_guessed, is_marker } = ProfileFrame::parse_label(label);
+    let ParsedLabel { name, is_guessed, is_marker } = ParsedLabel::new(label);
     if is_marker {
         return Vec::new();
     }

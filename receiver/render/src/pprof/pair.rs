@@ -35,7 +35,6 @@ mod tests {
 
     use super::*;
     use crate::pprof::proto;
-    use crate::profile::{StackIndex, ThreadIndex};
     use sidewinder_profile::SampleType;
 
     #[test]
@@ -48,11 +47,7 @@ mod tests {
         };
         let (contentions, mut delay) = (of(Kind::LockContentions, 1), of(Kind::LockDelay, 1000));
         // A part of a wait that was found in progress counts as none.
-        delay.samples.push(ProfileSample {
-            stack: StackIndex(0),
-            thread: ThreadIndex(0),
-            ..delay.samples[1]
-        });
+        delay.samples.push(ProfileSample { stack: delay.samples[0].stack, ..delay.samples[1] });
         let mut out = Vec::new();
         write_pprof_pair(&contentions, &delay, &mut out).unwrap();
         let mut bytes = Vec::new();

@@ -1,18 +1,20 @@
 //! Folded stacks, as written by Sidewinder and by FlameGraph's `stackcollapse-*`.
 
+use std::collections::HashMap;
+
 use sidewinder_kind::Kind;
-use sidewinder_profile::{FrameType, Marker, SampleType};
+use sidewinder_profile::{
+    Dictionary, FrameType, LinkIndex, Location, LocationIndex, Marker, SampleType, SourceLine,
+};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type, guess_marker};
+use super::locations::add_location;
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
 use crate::label::{ParsedLabel, unescape_name};
-use crate::profile::{
-    AttributeSetIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex,
-    ThreadIndex,
-};
+use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The suffixes that FlameGraph's tools append to names, with the type of the code, and whether it was generated at run time.
 const SUFFIXES: [(&str, FrameType, bool); 3] = [
@@ -35,7 +37,7 @@ fn split_count(line: &str) -> Option<(&str, u64)> {
 pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> Result<Profile, ReadError> {
     let measure = SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 });
     let mut profile = Profile::new(title.to_owned(), measure);
-    let (mut names, mut threads) = (ValueInterner::default(), ValueInterner::default());
+    let (mut locations, mut threads) = (HashMap::new(), ValueInterner::default());
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {
             continue;
@@ -44,21 +46,23 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
         let (process, frames) = split_process(stack);
         let depth = frames.split(';').count();
         expansion.take_frames(depth)?;
+        let dictionary = &mut profile.dictionary;
         let mut stack = Vec::with_capacity(depth);
-        stack.extend(frames.rsplit(';').map(|name| FrameIndex(names.intern(name))));
-        // Writers merge equal stacks.
-        profile.stacks.push(stack);
+        stack.extend(
+            frames
+                .rsplit(';')
+                .map(|label| *locations.entry(label).or_insert_with(|| labelled_location(dictionary, label))),
+        );
         profile.samples.push(ProfileSample {
             slice: 0,
             thread: ThreadIndex(threads.intern(process)),
-            span: None,
+            span: LinkIndex::default(),
             state: None,
             attributes: AttributeSetIndex::EMPTY,
-            stack: StackIndex(profile.stacks.len() as u32 - 1),
+            stack: dictionary.add_stack(&stack),
             count,
         });
     }
-    profile.frames = names.values.into_iter().map(parse_frame).collect();
     let thread = |process: &str| ProfileThread {
         process: process.into(),
         pid: 0,
@@ -75,7 +79,7 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
 fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
         Some((process, frames)) => {
-            let outermost = ProfileFrame::parse_label(frames.split(';').next().unwrap_or_default());
+            let outermost = ParsedLabel::new(frames.split(';').next().unwrap_or_default());
             match outermost.is_marker.then(|| guess_marker(outermost.name)) {
                 Some(Marker::Truncated(_)) => (unescape_name(process), frames),
                 _ => ("", stack),
@@ -85,21 +89,26 @@ fn split_process(stack: &str) -> (&str, &str) {
     }
 }
 
-fn parse_frame(label: &str) -> ProfileFrame {
-    let ParsedLabel { name, is_guessed, is_marker } = ProfileFrame::parse_label(label);
+/// Adds the location that a label stands for.
+fn labelled_location(dictionary: &mut Dictionary, label: &str) -> LocationIndex {
+    let ParsedLabel { name, is_guessed, is_marker } = ParsedLabel::new(label);
     let suffixed = SUFFIXES.iter().find_map(|(suffix, frame_type, is_generated)| {
         Some((name.strip_suffix(suffix)?, *frame_type, *is_generated))
     });
     let function = if is_marker { "" } else { name };
     let guessed = || (name, guess_frame_type(FrameHints { name: function, ..FrameHints::default() }), false);
     let (name, frame_type, is_generated) = suffixed.unwrap_or_else(guessed);
-    ProfileFrame {
-        name: name.into(),
-        is_named: true,
-        frame_type,
-        is_generated,
-        marker: is_marker.then(|| guess_marker(name)),
-        is_guessed,
-        ..ProfileFrame::default()
-    }
+    let marker = is_marker.then(|| guess_marker(name));
+    let line = dictionary.add_line(&SourceLine { function: name, ..SourceLine::default() });
+    add_location(
+        dictionary,
+        &Location {
+            frame_type,
+            is_generated,
+            is_guessed,
+            marker: marker.as_ref(),
+            lines: &[line],
+            ..Location::default()
+        },
+    )
 }

@@ -16,7 +16,7 @@ pub(super) struct FrameHints<'a> {
 }
 
 /// What words of the profiler stand for: these formats have nothing but the words.
-pub(super) fn guess_marker(words: &str) -> Marker {
+pub(crate) fn guess_marker(words: &str) -> Marker {
     let inner = |start| words.strip_prefix(start)?.strip_suffix(']');
     let truncated = inner("[truncated: ").map(Marker::truncated);
     truncated.or_else(|| Some(Marker::Lock(inner("[lock ")?.into()))).unwrap_or(Marker::Words)

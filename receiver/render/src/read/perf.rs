@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_kind::{CPU_TIME, Counter, Kind, SampleShape, unit};
-use sidewinder_profile::{FrameType, Marker, Period, SampleType, ValueType};
+use sidewinder_profile::{
+    Dictionary, FrameType, LinkIndex, Location, LocationIndex, MappingIndex, Marker, Period, SampleType,
+    SourceLine, StackIndex, ValueType,
+};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type};
+use super::locations::common_type;
 use crate::counts::TimeSlicedCounts;
 use crate::expansion::{ExpansionBudget, ExpansionError};
 use crate::interner::ValueInterner;
-use crate::profile::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, StackIndex, ThreadIndex,
-};
+use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";
+/// The name of code of which nothing is known.
+pub(super) const UNKNOWN: &str = "[unknown]";
 /// The most events that an error lists.
 const LISTED_EVENTS_MAX: usize = 20;
 
@@ -42,8 +45,6 @@ pub(super) struct PerfFrame<'a> {
     pub(super) file: &'a str,
     /// The path and line of its source; empty and 0 if unknown.
     pub(super) source: (&'a str, u32),
-    /// Whether the call is inlined into the next frame.
-    pub(super) is_inlined: bool,
 }
 
 /// A profile under construction, of the samples of one event.
@@ -57,9 +58,7 @@ pub(super) struct PerfProfile {
     wanted: Option<String>,
     /// Each event that occurred.
     found: ValueInterner<String>,
-    pub(super) binaries: ValueInterner<ProfileBinary>,
-    frames: ValueInterner<ProfileFrame>,
-    stacks: ValueInterner<Vec<FrameIndex>>,
+    pub(super) dictionary: Dictionary,
     threads: ValueInterner<ProfileThread>,
     /// By PID: the last name of its main thread, which has the same number.
     main_threads: HashMap<u32, Arc<str>>,
@@ -91,9 +90,7 @@ impl PerfProfile {
             title: title.to_owned(),
             wanted: sample_type.map(str::to_owned),
             found: ValueInterner::default(),
-            binaries: ValueInterner::default(),
-            frames: ValueInterner::default(),
-            stacks: ValueInterner::default(),
+            dictionary: Dictionary::default(),
             threads: ValueInterner::default(),
             main_threads: HashMap::new(),
             counts: TimeSlicedCounts::new(),
@@ -116,9 +113,10 @@ impl PerfProfile {
         thread: PerfThread<'_>,
         time_ns: Option<u64>,
         period: Option<u64>,
-        stack: Vec<FrameIndex>,
+        stack: &[LocationIndex],
     ) {
-        if let Err(error) = self.expansion.take_frames(stack.len()) {
+        let frames = stack.iter().map(|location| self.dictionary.location(*location).lines.len()).sum();
+        if let Err(error) = self.expansion.take_frames(frames) {
             self.exceeded = Some(error);
             return;
         }
@@ -138,7 +136,7 @@ impl PerfProfile {
             self.name_process(pid, &name);
         }
         let thread = ProfileThread { process: Arc::clone(&name), pid, name, tid, container: "".into() };
-        let key = (ThreadIndex(self.threads.intern(thread)), StackIndex(self.stacks.intern(stack)));
+        let key = (ThreadIndex(self.threads.intern(thread)), self.dictionary.add_stack(stack));
         // Without times, all samples are in one slice.
         self.counts.add(time_ns.unwrap_or(0), key, period.unwrap_or(1));
     }
@@ -150,36 +148,42 @@ impl PerfProfile {
         }
     }
 
-    pub(super) fn binary(&mut self, path: &str) -> BinaryIndex {
-        let binary = ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() };
-        BinaryIndex(self.binaries.intern(binary))
-    }
-
-    /// Adds a frame that perf itself, or nobody, has named.
-    pub(super) fn frame(&mut self, frame: PerfFrame<'_>, binary: Option<BinaryIndex>) -> FrameIndex {
-        let PerfFrame { address, name, file, source: (path, line), is_inlined } = frame;
-        let label = unnamed_label(file, address);
-        let (name, path) = python_function(name).unwrap_or((name, path));
-        let (frame_type, is_generated) = code_type(name, path, file, address);
+    /// Adds a location that perf itself, or nobody, has named: the last of `frames` contains the others, which are inlined there, the
+    /// innermost first.
+    pub(super) fn location(&mut self, frames: &[PerfFrame<'_>], mapping: MappingIndex) -> LocationIndex {
+        let outermost = frames.last().copied().unwrap_or_default();
+        let (mut lines, mut frame_types, mut is_generated) = (Vec::new(), Vec::new(), false);
+        for PerfFrame { address, name, file, source: (path, line) } in frames.iter().copied() {
+            let (name, path) = python_function(name).unwrap_or((name, path));
+            let frame_type;
+            (frame_type, is_generated) = code_type(name, path, file, address);
+            frame_types.push(frame_type);
+            let function = if name.is_empty() { UNKNOWN } else { name };
+            lines.push(self.dictionary.add_line(&SourceLine {
+                function,
+                path,
+                line,
+                ..SourceLine::default()
+            }));
+        }
+        let is_unnamed = outermost.name.is_empty();
         // A file has its whole path; `[vdso]` is perf's word.
-        let is_marker = name.is_empty() && (file.is_empty() || file.starts_with('['));
-        self.intern(ProfileFrame {
-            name: if name.is_empty() { label.into() } else { name.into() },
-            is_named: !name.is_empty(),
-            binary,
-            frame_type,
+        let is_marker = is_unnamed && (outermost.file.is_empty() || outermost.file.starts_with('['));
+        let location = Location {
+            mapping,
+            address: outermost.address,
+            frame_type: common_type(frame_types.into_iter()),
             is_generated,
-            marker: is_marker.then_some(Marker::Words),
-            address,
-            path: path.into(),
-            line,
-            is_inlined,
-            ..ProfileFrame::default()
-        })
-    }
-
-    pub(super) fn intern(&mut self, frame: ProfileFrame) -> FrameIndex {
-        FrameIndex(self.frames.intern(frame))
+            is_guessed: false,
+            is_unnamed,
+            marker: is_marker.then_some(&Marker::Words),
+            lines: &lines,
+        };
+        if is_unnamed && !outermost.file.is_empty() {
+            self.dictionary.add_unnamed_location(&location)
+        } else {
+            self.dictionary.add_location(&location)
+        }
     }
 
     /// The profile.
@@ -207,7 +211,7 @@ impl PerfProfile {
         let samples = self.counts.rows_since(first_ns).map(|(slice, (thread, stack), count)| ProfileSample {
             slice: if has_times { slice } else { 0 },
             thread,
-            span: None,
+            span: LinkIndex::default(),
             state: None,
             attributes: AttributeSetIndex::EMPTY,
             stack,
@@ -219,9 +223,7 @@ impl PerfProfile {
             duration: Duration::from_nanos(last_ns - first_ns),
             slice: if has_times { self.counts.slice() } else { Duration::ZERO },
             samples: samples.collect(),
-            binaries: self.binaries.values,
-            frames: self.frames.values,
-            stacks: self.stacks.values,
+            dictionary: self.dictionary,
             threads: self.threads.values,
             ..Profile::new(self.title, measure)
         })
@@ -254,14 +256,6 @@ fn measure(event: &str, periods: Periods) -> (SampleType, u64) {
             (SampleType { value_type, period: Some(period) }, 1)
         }
         _ => (SampleType { value_type, period: None }, 1),
-    }
-}
-
-/// The label of code without a name.
-pub(super) fn unnamed_label(file: &str, address: u64) -> String {
-    match file.rsplit('/').next().unwrap_or_default() {
-        "" => "[unknown]".to_owned(),
-        name => format!("{name}+{address:#x}"),
     }
 }
 

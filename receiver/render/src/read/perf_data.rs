@@ -11,7 +11,9 @@ mod space;
 
 use std::collections::HashMap;
 
-use sidewinder_profile::{FrameType, Marker};
+use sidewinder_profile::{
+    BuildIds, FrameType, Location, LocationIndex, Mapping, MappingIndex, Marker, SourceLine,
+};
 
 use self::file::{PerfEvent, PerfFile, PerfRecord};
 use self::record::{Content, PerfSample};
@@ -19,7 +21,7 @@ use self::space::{PerfMapping, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
 use crate::interner::ValueInterner;
-use crate::profile::{BinaryIndex, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity};
+use crate::profile::{OutcomeCount, Profile, Severity};
 
 pub(super) use self::file::is_perf_data;
 
@@ -40,9 +42,11 @@ pub trait PerfNames {
 /// A file of a recording.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PerfBinary {
-    /// Its path, as the recorded process saw it, and its build ID. perf states that of files in which a sample was taken, or of
-    /// all (`--buildid-mmap`).
-    pub file: ProfileBinary,
+    /// Its path, as the recorded process saw it.
+    pub path: String,
+    /// Its GNU build ID in hexadecimal digits. perf states that of files in which a sample was taken, or of all
+    /// (`--buildid-mmap`).
+    pub build_id: Option<String>,
     /// Its inode on the recorded machine, if known.
     pub inode: Option<PerfInode>,
 }
@@ -124,7 +128,7 @@ pub(super) fn read(
         names,
         space: Space::default(),
         kernel: None,
-        frames: HashMap::new(),
+        locations: HashMap::new(),
         binaries: ValueInterner::default(),
         outcomes: Outcomes::default(),
         file: &file,
@@ -137,15 +141,17 @@ struct DataReader<'a> {
     names: &'a mut dyn PerfNames,
     space: Space,
     kernel: Option<PerfKernel>,
-    /// By place, the frames there.
-    frames: HashMap<AddressKey, Vec<FrameIndex>>,
-    /// By index in the profile, which has one for each path, build ID and inode.
+    locations: HashMap<AddressKey, LocationIndex>,
     binaries: ValueInterner<PerfBinary>,
     outcomes: Outcomes,
     file: &'a PerfFile<'a>,
 }
 
-/// What identifies the frames at an address.
+/// The number of a file in the recording, by its path, build ID and inode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct BinaryIndex(u32);
+
+/// What identifies a location.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum AddressKey {
     File { binary: BinaryIndex, offset: u64 },
@@ -189,7 +195,6 @@ impl DataReader<'_> {
         }
         self.outcomes.malformed += u64::from(file.is_cut);
         let mut profile = self.profile.finish()?;
-        profile.binaries = self.binaries.values.into_iter().map(|binary| binary.file).collect();
         profile.outcomes = self.outcomes.to_counts();
         Ok(profile)
     }
@@ -235,26 +240,25 @@ impl DataReader<'_> {
     }
 
     fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
-        let file = ProfileBinary { path, build_id, ..ProfileBinary::default() };
-        BinaryIndex(self.binaries.intern(PerfBinary { file, inode }))
+        BinaryIndex(self.binaries.intern(PerfBinary { path, build_id, inode }))
     }
 
     fn sample(&mut self, sample: &PerfSample) {
         let mut stack = Vec::new();
         for address in &sample.stack {
             let place = self.place(sample.pid, *address);
-            stack.extend(self.frames_at(place));
+            stack.extend(self.location_at(place));
         }
         // Threads of the kernel have no stack in user space.
         let is_cut = sample.is_stack_copied && self.space.has_memory(sample.pid);
         if is_cut {
-            stack.extend(self.frames_at(AddressKey::NotUnwound));
+            stack.extend(self.location_at(AddressKey::NotUnwound));
         }
         let outcome = if is_cut { &mut self.outcomes.not_unwound } else { &mut self.outcomes.complete };
         *outcome += 1;
         let name = self.space.name(sample.tid);
         let thread = PerfThread { name: &name, pid: sample.pid, tid: sample.tid };
-        self.profile.add(thread, sample.time_ns, sample.period, stack);
+        self.profile.add(thread, sample.time_ns, sample.period, &stack);
     }
 
     fn place(&self, pid: u32, address: u64) -> AddressKey {
@@ -269,68 +273,67 @@ impl DataReader<'_> {
         }
     }
 
-    fn frames_at(&mut self, place: AddressKey) -> Vec<FrameIndex> {
-        if let Some(frames) = self.frames.get(&place) {
-            return frames.clone();
+    fn location_at(&mut self, place: AddressKey) -> Option<LocationIndex> {
+        if let Some(known) = self.locations.get(&place) {
+            return Some(*known);
         }
-        let frames = self.new_frames(place);
-        self.frames.insert(place, frames.clone());
-        frames
-    }
-
-    fn new_frames(&mut self, place: AddressKey) -> Vec<FrameIndex> {
-        let frame = match place {
-            AddressKey::File { binary, offset } => return self.file_frames(binary, offset),
-            AddressKey::Kernel { address } => return vec![self.kernel_frame(address)],
-            AddressKey::Unknown { address } => PerfFrame { address, ..PerfFrame::default() },
-            AddressKey::NotUnwound => {
-                return vec![self.profile.intern(ProfileFrame::from_marker(Marker::truncated(NOT_UNWOUND)))];
+        let location = match place {
+            AddressKey::File { binary, offset } => self.file_location(binary, offset)?,
+            AddressKey::Kernel { address } => self.kernel_location(address),
+            AddressKey::Unknown { address } => {
+                let frame = PerfFrame { address, ..PerfFrame::default() };
+                self.profile.location(&[frame], MappingIndex::default())
             }
+            AddressKey::NotUnwound => self.profile.dictionary.add_marker(&Marker::truncated(NOT_UNWOUND)),
         };
-        vec![self.profile.frame(frame, None)]
+        self.locations.insert(place, location);
+        Some(location)
     }
 
-    fn file_frames(&mut self, binary: BinaryIndex, offset: u64) -> Vec<FrameIndex> {
-        let Some(known) = self.binaries.values.get(binary.0 as usize) else { return Vec::new() };
+    fn file_location(&mut self, binary: BinaryIndex, offset: u64) -> Option<LocationIndex> {
+        let known = self.binaries.values.get(binary.0 as usize)?;
+        let mapping = add_mapping(&mut self.profile, known);
         let Some(code) = self.names.code(known, offset) else {
             // Without the file, the offset stands for the address.
-            let frame = PerfFrame { address: offset, file: &known.file.path, ..PerfFrame::default() };
-            return vec![self.profile.frame(frame, Some(binary))];
+            let frame = PerfFrame { address: offset, file: &known.path, ..PerfFrame::default() };
+            return Some(self.profile.location(&[frame], mapping));
         };
-        let outermost = code.functions.len().saturating_sub(1);
-        let functions = code.functions.into_iter().enumerate();
-        let frames = functions.map(|(number, PerfFunction { name, system_name, path, line })| ProfileFrame {
-            name: name.into(),
-            is_named: true,
-            system_name: system_name.into(),
-            binary: Some(binary),
-            frame_type: code.frame_type,
-            address: code.address,
-            path: path.into(),
-            line,
-            is_inlined: number < outermost,
-            ..ProfileFrame::default()
+        let dictionary = &mut self.profile.dictionary;
+        let lines = code.functions.iter().map(|PerfFunction { name, system_name, path, line }| {
+            dictionary.add_line(&SourceLine { function: name, system_name, path, line: *line, column: 0 })
         });
-        frames.map(|frame| self.profile.intern(frame)).collect()
+        let lines: Vec<_> = lines.collect();
+        let (address, frame_type) = (code.address, code.frame_type);
+        let location = Location { mapping, address, frame_type, lines: &lines, ..Location::default() };
+        Some(dictionary.add_location(&location))
     }
 
-    fn kernel_frame(&mut self, address: u64) -> FrameIndex {
-        let binary = self.space.find_kernel(address).map(|mapping| mapping.binary);
-        let known = binary.and_then(|binary| self.binaries.values.get(binary.0 as usize));
-        let path = known.map_or_else(|| KERNEL.to_owned(), |binary| binary.file.path.clone());
+    fn kernel_location(&mut self, address: u64) -> LocationIndex {
+        let kernel = PerfBinary { path: KERNEL.to_owned(), build_id: None, inode: None };
+        let known = self.space.find_kernel(address).map(|mapping| mapping.binary);
+        let known = known.and_then(|binary| self.binaries.values.get(binary.0 as usize)).unwrap_or(&kernel);
         let name = match self.space.kernel_function(address) {
             Some(name) => Some(name.to_owned()),
             // Modules are in other places after each start, too, and not at the same distance.
-            None if path == KERNEL => {
+            None if known.path == KERNEL => {
                 self.kernel.as_ref().and_then(|kernel| self.names.kernel(kernel, address))
             }
             None => None,
         };
-        let binary = binary.unwrap_or_else(|| self.binary(path.clone(), None, None));
+        let mapping = add_mapping(&mut self.profile, known);
         let name = name.as_deref().unwrap_or_default();
-        let frame = PerfFrame { address, name, file: &path, ..PerfFrame::default() };
-        self.profile.frame(frame, Some(binary))
+        let frame = PerfFrame { address, name, file: &known.path, ..PerfFrame::default() };
+        self.profile.location(&[frame], mapping)
     }
+}
+
+/// The mapping of a file; its address is unknown.
+fn add_mapping(profile: &mut PerfProfile, binary: &PerfBinary) -> MappingIndex {
+    let dictionary = &mut profile.dictionary;
+    let build_ids = BuildIds { gnu: binary.build_id.as_deref(), ..BuildIds::default() };
+    let filename = dictionary.add_string(&binary.path);
+    let attributes = dictionary.add_build_ids(&build_ids);
+    dictionary.add_mapping(Mapping { filename, attributes, ..Mapping::default() })
 }
 
 impl Outcomes {

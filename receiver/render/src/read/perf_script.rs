@@ -11,16 +11,14 @@
 
 use std::collections::HashMap;
 
-use sidewinder_profile::Marker;
+use sidewinder_profile::{LocationIndex, MappingIndex, Marker};
 
 use super::error::ReadError;
-use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread};
-use crate::profile::{BinaryIndex, FrameIndex, Profile, ProfileFrame};
+use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, UNKNOWN};
+use crate::profile::Profile;
 
 /// The end of the lines of calls that were inlined into the next frame.
 const INLINED: &str = " (inlined)";
-/// What stands for a missing name, and for a missing path.
-const UNKNOWN: &str = "[unknown]";
 /// The width of an address, filled with spaces, before a name.
 const ADDRESS_WIDTH: usize = 16;
 /// The most frames of a sample that are shown, and what stands for the others. The kernel's own limit is lower by default.
@@ -45,8 +43,8 @@ pub(super) fn is_script(text: &str) -> bool {
 pub(super) fn read(profile: PerfProfile, text: &str) -> Result<Profile, ReadError> {
     let mut reader = ScriptReader {
         profile,
-        frames: HashMap::new(),
-        binaries: HashMap::new(),
+        locations: HashMap::new(),
+        mappings: HashMap::new(),
         sample: None,
         stack: Vec::new(),
         is_cut: false,
@@ -68,8 +66,10 @@ fn is_ignored(line: &str) -> bool {
 
 struct ScriptReader<'a> {
     profile: PerfProfile,
-    frames: HashMap<PerfFrame<'a>, FrameIndex>,
-    binaries: HashMap<&'a str, BinaryIndex>,
+    /// By the frames at each, the innermost first.
+    locations: HashMap<Vec<PerfFrame<'a>>, LocationIndex>,
+    /// By path.
+    mappings: HashMap<&'a str, MappingIndex>,
     /// The sample whose frames follow.
     sample: Option<SampleLine<'a>>,
     /// Its frames so far, leaf first.
@@ -115,31 +115,33 @@ impl<'a> ScriptReader<'a> {
         let Some(sample) = self.sample.take().filter(|sample| self.profile.selects(sample.event)) else {
             return;
         };
-        // The file of an inlined call is that of the function into which it was inlined.
-        let mut file = "";
-        let mut frames: Vec<_> = stack
-            .iter()
-            .rev()
-            .map(|line| {
-                file = line.file.unwrap_or(file);
-                let ScriptFrame { address, name, source, .. } = *line;
-                self.frame(PerfFrame { address, name, file, source, is_inlined: line.file.is_none() })
-            })
-            .collect();
-        frames.reverse();
+        let is_outermost = |line: &ScriptFrame<'_>| line.file.is_some();
+        let calls = stack.split_inclusive(is_outermost);
+        let mut locations: Vec<_> = calls.map(|calls| self.location(calls)).collect();
         if is_cut {
-            frames.push(self.profile.intern(ProfileFrame::from_marker(Marker::truncated(TOO_DEEP))));
+            locations.push(self.profile.dictionary.add_marker(&Marker::truncated(TOO_DEEP)));
         }
-        self.profile.add(sample.thread, sample.time_ns, sample.period, frames);
+        self.profile.add(sample.thread, sample.time_ns, sample.period, &locations);
     }
 
-    fn frame(&mut self, frame: PerfFrame<'a>) -> FrameIndex {
-        if let Some(index) = self.frames.get(&frame) {
+    /// The location of calls, of which the last contains the others.
+    fn location(&mut self, calls: &[ScriptFrame<'a>]) -> LocationIndex {
+        // The file of an inlined call is that of the function into which it was inlined.
+        let file = calls.last().and_then(|outermost| outermost.file).unwrap_or_default();
+        let calls = calls.iter().copied();
+        let frames =
+            calls.map(|ScriptFrame { address, name, source, .. }| PerfFrame { address, name, file, source });
+        let frames: Vec<_> = frames.collect();
+        if let Some(index) = self.locations.get(&frames) {
             return *index;
         }
-        let binary = (!frame.file.is_empty())
-            .then(|| *self.binaries.entry(frame.file).or_insert_with(|| self.profile.binary(frame.file)));
-        *self.frames.entry(frame).or_insert_with(|| self.profile.frame(frame, binary))
+        let mapping = match file {
+            "" => MappingIndex::default(),
+            file => *self.mappings.entry(file).or_insert_with(|| self.profile.dictionary.add_file(file)),
+        };
+        let location = self.profile.location(&frames, mapping);
+        self.locations.insert(frames, location);
+        location
     }
 }
 

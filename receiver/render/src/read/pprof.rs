@@ -1,16 +1,18 @@
 //! Reads the pprof format, from any writer.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use prost::Message as _;
 use sidewinder_kind::unit;
-use sidewinder_profile::{Marker, Period, SampleType, ValueType};
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, Line, Link, Location, LocationIndex, Mapping, MappingIndex, Marker,
+    Period, SampleType, SourceLine, ValueType,
+};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type, guess_marker};
-use super::inlining::InlinedCalls;
+use super::locations::{InlinedCalls, add_location, common_type};
 use super::protobuf::{FieldValue, fields};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
@@ -18,8 +20,7 @@ use crate::interner::ValueInterner;
 use crate::label::ParsedLabel;
 use crate::pprof::proto;
 use crate::profile::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    AttributeSetIndex, Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex, ThreadState,
 };
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
@@ -32,17 +33,15 @@ pub(super) fn read(title: &str, bytes: &[u8], mut expansion: ExpansionBudget) ->
     let mut profile = Profile::new(title.to_owned(), measure);
     profile.start = SystemTime::UNIX_EPOCH + Duration::from_nanos(tables.time_ns);
     profile.duration = Duration::from_nanos(tables.duration_ns);
-    profile.binaries = tables.mappings.iter().map(|mapping| tables.binary(mapping)).collect();
-    let locations = PprofLocations::read(bytes, &tables, &mut profile, &mut expansion)?;
+    let dictionary = &mut profile.dictionary;
+    let locations = read_locations(bytes, &tables, dictionary, &mut expansion)?;
     let mut samples = SampleReader::new(&tables, &locations, column, expansion);
     for field in fields(bytes) {
         if let (2, sample) = field? {
-            profile.samples.extend(samples.read(sample.bytes(), &mut profile.frames)?);
+            profile.samples.extend(samples.read(sample.bytes(), dictionary)?);
         }
     }
-    profile.stacks = samples.stacks.values;
     profile.threads = samples.threads.values;
-    profile.spans = samples.spans.values;
     profile.states = samples.states.values;
     Ok(profile)
 }
@@ -54,8 +53,6 @@ struct PprofTables<'a> {
     mappings: Vec<proto::Mapping>,
     functions: HashMap<u64, proto::Function>,
     strings: Vec<&'a str>,
-    /// The texts of frames and threads: each string that one of them has, once.
-    texts: HashMap<i64, Arc<str>>,
     period_type: Option<proto::ValueType>,
     period: u64,
     time_ns: u64,
@@ -89,36 +86,20 @@ impl<'a> PprofTables<'a> {
                 _ => {}
             }
         }
-        tables.share_texts();
         Ok(tables)
-    }
-
-    /// Makes the texts that frames will share.
-    fn share_texts(&mut self) {
-        for function in self.functions.values() {
-            for index in [function.name, function.system_name, function.filename] {
-                let text = string(&self.strings, index);
-                self.texts.entry(index).or_insert_with(|| text.into());
-            }
-        }
     }
 
     /// A string; empty if the index is invalid.
     fn string(&self, index: i64) -> &'a str {
-        string(&self.strings, index)
+        usize::try_from(index).ok().and_then(|index| self.strings.get(index)).copied().unwrap_or_default()
     }
 
-    /// A string that a function has.
-    fn text(&self, index: i64) -> Arc<str> {
-        self.texts.get(&index).cloned().unwrap_or_default()
-    }
-
-    fn binary(&self, mapping: &proto::Mapping) -> ProfileBinary {
-        ProfileBinary {
-            path: self.string(mapping.filename).to_owned(),
-            build_id: Some(self.string(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
-            ..ProfileBinary::default()
-        }
+    /// Adds a mapping. Its addresses are those of a process, and those of locations too.
+    fn add_mapping(&self, dictionary: &mut Dictionary, mapping: &proto::Mapping) -> MappingIndex {
+        let build_id = Some(self.string(mapping.build_id)).filter(|id| !id.is_empty());
+        let attributes = dictionary.add_build_ids(&BuildIds { gnu: build_id, ..BuildIds::default() });
+        let filename = dictionary.add_string(self.string(mapping.filename));
+        dictionary.add_mapping(Mapping { filename, attributes, ..Mapping::default() })
     }
 
     /// Which value of a sample is used, and its measure.
@@ -139,140 +120,143 @@ impl<'a> PprofTables<'a> {
     }
 }
 
-fn string<'a>(strings: &[&'a str], index: i64) -> &'a str {
-    usize::try_from(index).ok().and_then(|index| strings.get(index)).copied().unwrap_or_default()
-}
-
 fn non_negative(value: FieldValue<'_>) -> u64 {
     u64::try_from(value.integer().cast_signed()).unwrap_or(0)
 }
 
-/// The frames of each location: the first, and their number. They are leaf first: inlined ones first, as in the format.
-struct PprofLocations(HashMap<u64, (u32, u32)>);
-
-impl PprofLocations {
-    /// Adds the frames of all locations to a profile, which has its binaries.
-    fn read(
-        bytes: &[u8],
-        tables: &PprofTables<'_>,
-        profile: &mut Profile,
-        expansion: &mut ExpansionBudget,
-    ) -> Result<Self, ReadError> {
-        let binaries = tables.mappings.iter().zip(0..).map(|(mapping, at)| (mapping.id, BinaryIndex(at)));
-        let binaries: HashMap<_, _> = binaries.collect();
-        let mut locations = HashMap::new();
-        for field in fields(bytes) {
-            let (4, location) = field? else { continue };
-            let (mut id, mut mapping_id, mut address) = (0, 0, 0);
-            for field in fields(location.bytes()) {
-                match field? {
-                    (1, value) => id = value.integer(),
-                    (2, value) => mapping_id = value.integer(),
-                    (3, value) => address = value.integer(),
-                    _ => {}
-                }
+/// Adds all mappings and locations to a dictionary. Returns the locations by their IDs.
+fn read_locations(
+    bytes: &[u8],
+    tables: &PprofTables<'_>,
+    dictionary: &mut Dictionary,
+    expansion: &mut ExpansionBudget,
+) -> Result<HashMap<u64, LocationIndex>, ReadError> {
+    let mappings = tables.mappings.iter();
+    let mappings: HashMap<_, _> =
+        mappings.map(|mapping| (mapping.id, tables.add_mapping(dictionary, mapping))).collect();
+    let mut locations = HashMap::new();
+    for field in fields(bytes) {
+        let (4, location) = field? else { continue };
+        let (mut id, mut mapping_id, mut address) = (0, 0, 0);
+        for field in fields(location.bytes()) {
+            match field? {
+                (1, value) => id = value.integer(),
+                (2, value) => mapping_id = value.integer(),
+                (3, value) => address = value.integer(),
+                _ => {}
             }
-            let place = FramePlace { binary: binaries.get(&mapping_id).copied(), address };
-            let first = profile.frames.len();
-            for field in fields(location.bytes()) {
-                let (4, line) = field? else { continue };
-                let line = proto::Line::decode(line.bytes())?;
-                let Some(function) = tables.functions.get(&line.function_id) else { continue };
-                let frame = place.frame_of_function(tables, profile, function, line.line);
-                expansion.take_entry(frame.name.len() + frame.system_name.len() + frame.path.len())?;
-                profile.frames.push(ProfileFrame { is_inlined: true, ..frame });
-            }
-            if profile.frames.len() == first {
-                expansion.take_entry(0)?;
-                profile.frames.push(place.unnamed_frame(profile));
-            }
-            // The last one contains the others.
-            profile.frames.last_mut().into_iter().for_each(|frame| frame.is_inlined = false);
-            locations.insert(id, (first as u32, (profile.frames.len() - first) as u32));
         }
-        Ok(Self(locations))
+        let mapping = mappings.get(&mapping_id).copied().unwrap_or_default();
+        let place = PprofPlace { tables, mapping, address };
+        // Inlined calls come first, as in memory.
+        let mut lines = Vec::new();
+        for field in fields(location.bytes()) {
+            let (4, line) = field? else { continue };
+            let line = proto::Line::decode(line.bytes())?;
+            let Some(function) = tables.functions.get(&line.function_id) else { continue };
+            lines.push(place.read_line(dictionary, expansion, function, line.line)?);
+        }
+        if lines.is_empty() {
+            expansion.take_entry(0)?;
+        }
+        locations.insert(id, place.add(dictionary, &lines));
     }
-
-    fn frames(&self, location: u64) -> impl ExactSizeIterator<Item = FrameIndex> + use<> {
-        let (first, count) = self.0.get(&location).copied().unwrap_or_default();
-        (first..first + count).map(FrameIndex)
-    }
+    Ok(locations)
 }
 
 /// Where a location is.
-struct FramePlace {
-    binary: Option<BinaryIndex>,
+struct PprofPlace<'a> {
+    tables: &'a PprofTables<'a>,
+    mapping: MappingIndex,
     address: u64,
 }
 
-impl FramePlace {
-    fn frame_of_function(
+/// A line of a location, with what its label and its source say of the location.
+struct PprofLine {
+    line: Line,
+    frame_type: FrameType,
+    is_guessed: bool,
+    /// Whether a place in the file stands for the name.
+    is_unnamed: bool,
+    marker: Option<Marker>,
+}
+
+impl PprofPlace<'_> {
+    fn read_line(
         &self,
-        tables: &PprofTables<'_>,
-        profile: &Profile,
+        dictionary: &mut Dictionary,
+        expansion: &mut ExpansionBudget,
         function: &proto::Function,
         line: i64,
-    ) -> ProfileFrame {
+    ) -> Result<PprofLine, ReadError> {
         let [name, system_name, path] =
-            [function.name, function.system_name, function.filename].map(|index| tables.text(index));
-        let label = if name.is_empty() { Arc::clone(&system_name) } else { name };
-        let parsed = ProfileFrame::parse_label(&label);
-        let name = if parsed.name == &*label { Arc::clone(&label) } else { parsed.name.into() };
-        let system_name = if system_name == name { Arc::default() } else { system_name };
+            [function.name, function.system_name, function.filename].map(|index| self.tables.string(index));
+        let label = ParsedLabel::new(if name.is_empty() { system_name } else { name });
+        let system_name = if system_name == label.name { "" } else { system_name };
+        expansion.take_entry(label.name.len() + system_name.len() + path.len())?;
         let line = u32::try_from(line).unwrap_or(0);
-        ProfileFrame { name, system_name, line, ..self.frame(profile, parsed, path) }
-    }
-
-    /// The frame of a location without functions.
-    fn unnamed_frame(&self, profile: &Profile) -> ProfileFrame {
-        let binary = self.binary(profile);
-        let file = binary.map_or("", ProfileBinary::file_name);
-        ProfileFrame {
-            name: format!("{file}+{:#x}", self.address).into(),
-            is_named: false,
-            // A file has its whole path; `[vdso]` is ours.
-            marker: binary.filter(|binary| binary.path.starts_with('[')).map(|_| Marker::Words),
-            ..self.frame(profile, ProfileFrame::parse_label(""), Arc::default())
-        }
-    }
-
-    /// A frame with everything that its label and its source say, but for its name.
-    fn frame(&self, profile: &Profile, label: ParsedLabel<'_>, path: Arc<str>) -> ProfileFrame {
-        let binary = self.binary(profile);
-        let hints = FrameHints {
-            name: if label.is_marker { "" } else { label.name },
-            source: &path,
-            binary: binary.map_or("", |binary| &binary.path),
-            has_address: self.address != 0,
-        };
-        ProfileFrame {
-            frame_type: guess_frame_type(hints),
-            // Without a symbol, the place in the file stands for the name, as our own files have it.
-            is_named: !is_offset_in(label.name, binary.map_or("", ProfileBinary::file_name)),
-            binary: self.binary,
-            address: self.address,
-            path,
+        let source = SourceLine { function: label.name, system_name, path, line, column: 0 };
+        let binary = self.path(dictionary);
+        Ok(PprofLine {
+            frame_type: guess_frame_type(FrameHints {
+                name: if label.is_marker { "" } else { label.name },
+                source: path,
+                binary,
+                has_address: self.address != 0,
+            }),
             is_guessed: label.is_guessed,
+            // As our own files have it.
+            is_unnamed: is_offset_in(label.name, binary.rsplit('/').next().unwrap_or_default()),
             marker: label.is_marker.then(|| guess_marker(label.name)),
-            ..ProfileFrame::default()
+            line: dictionary.add_line(&source),
+        })
+    }
+
+    /// Adds the location. The last of its lines contains the others.
+    fn add(&self, dictionary: &mut Dictionary, lines: &[PprofLine]) -> LocationIndex {
+        let outermost = lines.last();
+        let binary = self.path(dictionary);
+        let marker = match (outermost, lines.len()) {
+            // A file has its whole path; `[vdso]` is ours.
+            (None, _) => binary.starts_with('[').then_some(&Marker::Words),
+            (Some(line), 1) => line.marker.as_ref(),
+            // What stands for missing frames contains none.
+            (Some(line), _) => line.marker.as_ref().map(|_| &Marker::Words),
+        };
+        let frame_types = lines.iter().map(|line| line.frame_type);
+        let unnamed_type = || {
+            guess_frame_type(FrameHints { binary, has_address: self.address != 0, ..FrameHints::default() })
+        };
+        let location = Location {
+            mapping: self.mapping,
+            address: self.address,
+            frame_type: if lines.is_empty() { unnamed_type() } else { common_type(frame_types) },
+            is_generated: false,
+            is_guessed: outermost.is_some_and(|line| line.is_guessed),
+            is_unnamed: outermost.is_some_and(|line| line.is_unnamed),
+            marker,
+            lines: &lines.iter().map(|line| line.line).collect::<Vec<_>>(),
+        };
+        match lines {
+            [] => dictionary.add_unnamed_location(&location),
+            _ => add_location(dictionary, &location),
         }
     }
 
-    fn binary<'a>(&self, profile: &'a Profile) -> Option<&'a ProfileBinary> {
-        self.binary.and_then(|binary| profile.binaries.get(binary.0 as usize))
+    /// The path of the file; empty if there is none.
+    fn path<'a>(&self, dictionary: &'a Dictionary) -> &'a str {
+        dictionary.string(dictionary.mapping(self.mapping).filename)
     }
 }
 
 /// Reads samples, and gathers what they refer to.
 struct SampleReader<'a> {
     tables: &'a PprofTables<'a>,
-    locations: &'a PprofLocations,
+    locations: &'a HashMap<u64, LocationIndex>,
     /// Which value of a sample is used.
     column: usize,
     expansion: ExpansionBudget,
-    stacks: ValueInterner<Vec<FrameIndex>>,
     threads: ValueInterner<ProfileThread>,
-    spans: ValueInterner<ProfileSpan>,
     states: ValueInterner<ThreadState>,
     inlined: InlinedCalls,
 }
@@ -280,7 +264,7 @@ struct SampleReader<'a> {
 impl<'a> SampleReader<'a> {
     fn new(
         tables: &'a PprofTables<'a>,
-        locations: &'a PprofLocations,
+        locations: &'a HashMap<u64, LocationIndex>,
         column: usize,
         expansion: ExpansionBudget,
     ) -> Self {
@@ -289,29 +273,27 @@ impl<'a> SampleReader<'a> {
             locations,
             column,
             expansion,
-            stacks: ValueInterner::default(),
             threads: ValueInterner::default(),
-            spans: ValueInterner::default(),
             states: ValueInterner::default(),
             inlined: InlinedCalls::default(),
         }
     }
 
-    /// Reads a sample of stacks of these frames; `None` if it counts nothing.
+    /// Reads a sample; `None` if it counts nothing.
     fn read(
         &mut self,
         sample: &[u8],
-        table: &mut Vec<ProfileFrame>,
+        dictionary: &mut Dictionary,
     ) -> Result<Option<ProfileSample>, ReadError> {
-        let (mut frames, mut labels, mut count, mut values) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut stack, mut labels, mut count, mut values) = (Vec::new(), Vec::new(), 0, 0);
         for field in fields(sample) {
             let (number, value) = field?;
             match number {
                 1 => {
                     for location in value.integers() {
-                        let more = self.locations.frames(location?);
-                        self.expansion.take_frames(more.len())?;
-                        frames.extend(more);
+                        let Some(&location) = self.locations.get(&location?) else { continue };
+                        self.expansion.take_frames(dictionary.location(location).lines.len())?;
+                        stack.push(location);
                     }
                 }
                 2 => {
@@ -335,19 +317,18 @@ impl<'a> SampleReader<'a> {
         }
         let labels = PprofLabels { labels: &labels, tables: self.tables };
         let span = Option::zip(labels.bytes::<16>("trace_id"), labels.bytes::<8>("span_id"));
+        let span = span.map(|(trace_id, span_id)| dictionary.add_link(Link { trace_id, span_id }));
         let thread = labels.thread();
-        self.inlined.mark(table, &mut frames);
-        frames.shrink_to_fit();
+        self.inlined.join(dictionary, &mut stack);
         self.expansion
             .take_entry(thread.process.len() + thread.name.len() + thread.container.text_bytes())?;
         Ok(Some(ProfileSample {
             slice: 0,
             thread: ThreadIndex(self.threads.intern(thread)),
-            span: span
-                .map(|(trace_id, span_id)| SpanIndex(self.spans.intern(ProfileSpan { trace_id, span_id }))),
+            span: span.unwrap_or_default(),
             state: labels.state().map(|state| StateIndex(self.states.intern(state))),
             attributes: AttributeSetIndex::EMPTY,
-            stack: StackIndex(self.stacks.intern(frames)),
+            stack: dictionary.add_stack(&stack),
             count,
         }))
     }

@@ -4,12 +4,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::SystemTime;
 
-use sidewinder_render::{
-    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, SpanIndex, StackIndex,
-    StateIndex, ThreadIndex,
-};
+use sidewinder_profile::DictionaryCopier;
+use sidewinder_render::{AttributeSetIndex, Profile, ProfileSample, StateIndex, ThreadIndex};
 
-use super::super::profile_builder::BorrowedFrame;
 use super::{SLICE_NS, SlidingWindow, monotonic_ns};
 
 /// The most states of threads that are told apart, and the longest in bytes, since they are never dropped. There are six.
@@ -21,45 +18,30 @@ impl SlidingWindow {
     pub(crate) fn add_profile(&mut self, received: &Profile) {
         let profile = &mut self.builder.profile;
         profile.shape = received.shape;
-        let binaries = merge(&mut profile.binaries, &received.binaries, |_, _| true);
         let threads = merge(&mut profile.threads, &received.threads, |_, _| true);
-        let spans = merge(&mut profile.spans, &received.spans, |_, _| true);
         let states = merge(&mut profile.states, &received.states, |table, added| {
             table.len() < STATES_MAX && added.state.len() + added.cause.len() <= STATE_BYTES_MAX
         });
-        let frames: Vec<_> =
-            received.frames.iter().map(|frame| self.received_frame(frame, &binaries)).collect();
-        let stacks: Vec<_> = received
-            .stacks
-            .iter()
-            .map(|stack| stack.iter().filter_map(|frame| frames.get(frame.0 as usize).copied()).collect())
-            .map(|stack| self.builder.intern_stack(stack))
-            .collect();
+        let mut copier = DictionaryCopier::new(&received.dictionary);
         let index_in = |indices: &[Option<u32>], index: u32| indices.get(index as usize).copied().flatten();
         for sample in &received.samples {
-            let (Some(thread), Some(stack)) =
-                (index_in(&threads, sample.thread.0), stacks.get(sample.stack.0 as usize))
-            else {
-                continue;
-            };
+            let Some(thread) = index_in(&threads, sample.thread.0) else { continue };
+            let dictionary = &mut self.builder.profile.dictionary;
+            let (span, stack) =
+                (copier.link(dictionary, sample.span), copier.stack(dictionary, sample.stack));
             let row = ProfileSample {
                 slice: self.slice_of(received.start + received.slice * sample.slice),
                 thread: ThreadIndex(thread),
-                span: sample.span.and_then(|span| index_in(&spans, span.0)).map(SpanIndex),
+                span,
                 state: sample.state.and_then(|state| index_in(&states, state.0)).map(StateIndex),
                 attributes: AttributeSetIndex::EMPTY,
-                stack: StackIndex(stack.0),
+                stack,
                 count: 0,
             };
             let count = self.unmerged.entry(row).or_default();
             *count = count.saturating_add(sample.count);
         }
         self.flush();
-    }
-
-    fn received_frame(&mut self, frame: &ProfileFrame, binaries: &[Option<u32>]) -> FrameIndex {
-        let binary = frame.binary.and_then(|binary| binaries.get(binary.0 as usize).copied().flatten());
-        self.builder.intern_frame(&BorrowedFrame { binary: binary.map(BinaryIndex), ..frame.into() })
     }
 
     /// The slice of a time; at the latest the current one, since clocks of machines differ.
@@ -94,9 +76,8 @@ mod tests {
     use std::time::Duration;
 
     use sidewinder_kind::Kind;
-    use sidewinder_render::{
-        PageViews, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
-    };
+    use sidewinder_profile::{LinkIndex, Location, SourceLine};
+    use sidewinder_render::{PageViews, ProfileThread, SampleType, ThreadState, decode_document};
 
     use super::*;
     use crate::collect::WindowLimits;
@@ -111,9 +92,13 @@ mod tests {
 
     /// A profile with a sample of each function, one slice after the other.
     fn profile(functions: impl Iterator<Item = String>) -> Profile {
+        profile_of("/bin/app", functions)
+    }
+
+    /// The same of a file.
+    fn profile_of(path: &str, functions: impl Iterator<Item = String>) -> Profile {
         let mut profile = Profile::new("received".to_owned(), measure());
         (profile.start, profile.slice) = (SystemTime::now(), Duration::from_millis(1));
-        profile.binaries = vec![ProfileBinary { path: "/bin/app".to_owned(), ..ProfileBinary::default() }];
         profile.threads = vec![ProfileThread {
             process: "app".into(),
             pid: 7,
@@ -123,21 +108,18 @@ mod tests {
         }];
         profile.states = vec![ThreadState { state: "running".into(), cause: "".into() }];
         for (name, number) in functions.zip(0..) {
-            profile.frames.push(ProfileFrame {
-                name: name.into(),
-                is_named: true,
-                binary: Some(BinaryIndex(0)),
-                address: 0x1000 + u64::from(number),
-                ..ProfileFrame::default()
-            });
-            profile.stacks.push(vec![FrameIndex(number)]);
+            let dictionary = &mut profile.dictionary;
+            let lines = [dictionary.add_line(&SourceLine { function: &name, ..SourceLine::default() })];
+            let (mapping, address) = (dictionary.add_file(path), 0x1000 + u64::from(number));
+            let location = Location { mapping, address, lines: &lines, ..Location::default() };
+            let location = dictionary.add_location(&location);
             profile.samples.push(ProfileSample {
                 slice: number,
                 thread: ThreadIndex(0),
-                span: None,
+                span: LinkIndex::default(),
                 state: Some(StateIndex(0)),
                 attributes: AttributeSetIndex::EMPTY,
-                stack: StackIndex(number),
+                stack: dictionary.add_stack(&[location]),
                 count: 2,
             });
         }
@@ -157,7 +139,9 @@ mod tests {
         }
         assert_eq!(total(&mut window), 12);
         let shown = window.profile(0..u32::MAX, Vec::new());
-        assert_eq!((shown.binaries.len(), shown.frames.len(), shown.stacks.len()), (1, 2, 2));
+        let dictionary = &shown.dictionary;
+        let lengths = (dictionary.mappings().len(), dictionary.location_count(), dictionary.stack_count());
+        assert_eq!(lengths, (1 + 1, 1 + 2, 1 + 2), "the first of each is none");
         assert_eq!((shown.threads.len(), shown.states.len()), (1, 1));
         assert_eq!((&*shown.threads[0].container.id, shown.measure.rate_hz()), ("0123", 20));
     }
@@ -166,8 +150,8 @@ mod tests {
     fn what_never_repeats_is_held_within_the_limit() {
         let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 18));
         for message in 0..6 {
-            let mut profile = profile((0..200).map(|function| format!("function_{}_{}", message, function)));
-            profile.binaries[0].path = format!("/{message:>40000}");
+            let functions = (0..200).map(|function| format!("function_{message}_{function}"));
+            let mut profile = profile_of(&format!("/{message}{}", "x".repeat(40_000)), functions);
             let state =
                 |number| ThreadState { state: format!("{message} {number}").into(), cause: "".into() };
             profile.states = (0..20).map(state).collect();

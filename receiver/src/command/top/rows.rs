@@ -196,21 +196,25 @@ pub(super) mod tests {
     use std::slice;
 
     use sidewinder_kind::Kind;
-    use sidewinder_render::{
-        AttributeSetIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
-        ThreadIndex,
-    };
+    use sidewinder_profile::{Dictionary, LinkIndex, Location, SourceLine};
+    use sidewinder_render::{AttributeSetIndex, ProfileSample, ProfileThread, SampleType, ThreadIndex};
 
     use super::*;
 
     /// Two processes: `a` calls `B` in the first, and uses the CPU itself in the other.
-    pub(in super::super) fn profile() -> Profile {
-        let frame = |name: &str| ProfileFrame {
-            name: name.into(),
-            is_named: true,
-            address: 0,
-            ..ProfileFrame::default()
+    fn profile() -> Profile {
+        profile_of("")
+    }
+
+    /// The same of a file.
+    pub(in super::super) fn profile_of(path: &str) -> Profile {
+        let mut dictionary = Dictionary::default();
+        let mapping = dictionary.add_file(path);
+        let mut location = |name: &str| {
+            let lines = [dictionary.add_line(&SourceLine { function: name, ..SourceLine::default() })];
+            dictionary.add_location(&Location { mapping, lines: &lines, ..Location::default() })
         };
+        let (a, b) = (location("a\u{7}"), location("B"));
         let thread = |process: &str, pid| ProfileThread {
             process: process.into(),
             pid,
@@ -218,21 +222,21 @@ pub(super) mod tests {
             tid: pid,
             container: "".into(),
         };
-        let sample = |thread, stack, count| ProfileSample {
+        let mut sample = |thread, stack: &[_], count| ProfileSample {
             slice: 0,
             thread: ThreadIndex(thread),
-            span: None,
+            span: LinkIndex::default(),
             state: None,
             attributes: AttributeSetIndex::EMPTY,
-            stack: StackIndex(stack),
+            stack: dictionary.add_stack(stack),
             count,
         };
         let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 1 });
+        let samples = vec![sample(0, &[b, a], 6), sample(1, &[a], 4)];
         Profile {
-            frames: vec![frame("a\u{7}"), frame("B")],
-            stacks: vec![vec![FrameIndex(1), FrameIndex(0)], vec![FrameIndex(0)]],
+            dictionary,
             threads: vec![thread("one", 1), thread("two", 2)],
-            samples: vec![sample(0, 0, 6), sample(1, 1, 4)],
+            samples,
             ..Profile::new(String::new(), measure)
         }
     }

@@ -54,12 +54,12 @@ fn events_of_several_counters_have_their_own_period_and_the_stack_of_their_fault
 
             let profile =
                 profile_of(SampleKind::Counter(u8::try_from(index).unwrap()), messages.clone(), &sampler);
-            let calls = |stack: &[sidewinder_render::FrameIndex]| {
-                let names = stack.iter().map(|index| &*profile.frames[index.0 as usize].name);
-                names.filter(|name| ["touch", "first", "main"].contains(name)).collect::<Vec<_>>()
+            let calls = |stack| {
+                let names = profile.frames_of(stack).map(|frame| frame.name().into_owned());
+                names.filter(|name| ["touch", "first", "main"].contains(&&**name)).collect::<Vec<_>>()
             };
-            let of_chain = profile.stacks.iter().zip(profile.stack_counts());
-            let of_chain = of_chain.filter(|(stack, _)| calls(stack) == ["touch", "first", "main"]);
+            let stacks = profile.stack_counts();
+            let of_chain = stacks.filter(|(stack, _)| calls(*stack) == ["touch", "first", "main"]);
             let touched: u64 = of_chain.map(|(_, count)| count).sum();
             let total = profile.total_count();
             assert!(touched * 100 >= total * 97, "{walk:?}: {touched} of {total} in the chain");

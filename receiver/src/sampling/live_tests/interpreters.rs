@@ -2,7 +2,6 @@
 
 use sidewinder_bpf::VmMissing;
 use sidewinder_profile::FrameType;
-use sidewinder_render::ProfileFrame;
 
 use super::*;
 
@@ -60,14 +59,14 @@ fn samples_in_other_samples_say_that_frames_are_missing() {
         [SampleKind::Cpu, SampleKind::Probe].map(|kind| profile_of(kind, messages.clone(), &sampler));
     let [mut busy, mut whole] = [0, 0];
     for (profile, is_probe) in profiles.iter().zip([false, true]) {
-        for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
-            let frames = || stack.iter().map(|index| &profile.frames[index.0 as usize]);
-            let of_python = frames().filter(|frame| frame.frame_type == FrameType::CPython);
+        for (stack, count) in profile.stack_counts() {
+            let frames = || profile.frames_of(stack);
+            let of_python = frames().filter(|frame| frame.location.frame_type == FrameType::CPython);
             // A function without a known name is words too, so only these words tell them apart.
-            let is_busy = |frame: &&ProfileFrame| frame.marker.is_some() && &*frame.name == BUSY;
+            let is_busy = |frame: &Frame<'_>| frame.location.marker.is_some() && frame.name() == BUSY;
             let (markers, of_python): (Vec<_>, Vec<_>) = of_python.partition(is_busy);
             let (markers, of_python) = (markers.len(), of_python.len());
-            let is_cut = frames().any(|frame| matches!(frame.marker, Some(Marker::Truncated(_))));
+            let is_cut = frames().any(|frame| matches!(frame.location.marker, Some(Marker::Truncated(_))));
             if markers > 0 {
                 assert!(!is_probe && of_python == 0, "{markers} markers beside {of_python} frames");
                 assert!(is_cut || markers == ACTIVATIONS, "{markers} markers");

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::BinaryIndex;
 use super::record::KERNEL_PID;
-use crate::profile::BinaryIndex;
 use crate::read::error::ReadError;
 
 /// The most mappings that are copied for processes that go on with those of their parents.

@@ -129,7 +129,7 @@ struct AnyNames;
 
 impl PerfNames for AnyNames {
     fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode> {
-        let build_id = binary.file.build_id.as_deref().filter(|id| *id == "07".repeat(20))?;
+        let build_id = binary.build_id.as_deref().filter(|id| *id == "07".repeat(20))?;
         let function =
             |name: String| PerfFunction { name, system_name: String::new(), path: "a.c".to_owned(), line: 3 };
         let functions =
@@ -199,10 +199,15 @@ fn samples_are_named_by_what_was_mapped_at_their_time() {
     assert_eq!(threads, [("app", 7, "worker", 8), ("other", 70, "app", 70), ("other", 70, "other", 70)]);
     let outcomes: Vec<_> = profile.outcomes.iter().map(|outcome| (&*outcome.name, outcome.count)).collect();
     assert_eq!(outcomes, [("complete", 3), ("lost by perf", 5)]);
-    let kernel = profile.frames.iter().find(|frame| &*frame.name == "kernel@10").unwrap();
-    assert_eq!((kernel.frame_type, profile.binary_path(kernel)), (FrameType::Kernel, "[kernel]"));
-    let code = profile.frames.iter().find(|frame| &*frame.name == "07@504").unwrap();
-    assert_eq!((code.frame_type, code.address, &*code.path, code.line), (FrameType::Rust, 0x505, "a.c", 3));
+    let frame = |name: &str| {
+        let found = profile.stacked_frames().map(|(_, frame)| frame).find(|frame| frame.name() == name);
+        found.expect(name)
+    };
+    let kernel = frame("kernel@10");
+    assert_eq!((kernel.location.frame_type, kernel.binary_path()), (FrameType::Kernel, "[kernel]"));
+    let code = frame("07@504");
+    assert_eq!((code.location.frame_type, code.location.address), (FrameType::Rust, 0x505));
+    assert_eq!((code.path(), code.line.line), ("a.c", 3));
 }
 
 #[test]
@@ -245,7 +250,10 @@ fn a_stack_that_was_only_copied_is_marked() {
     let profile = read_data(&recording().file(SAMPLE_TYPE | STACK_USER), None);
     assert_eq!(profile.outcomes[0].name, "stack only copied");
     assert!(folded(&profile).iter().all(|stack| stack.contains(";[truncated: perf only copied the stack];")));
-    assert!(profile.frames.iter().any(|frame| frame.marker == Some(Marker::truncated(NOT_UNWOUND))));
+    assert!({
+        let marker = Marker::truncated(NOT_UNWOUND);
+        profile.stacked_frames().any(|(_, frame)| frame.location.marker == Some(&marker))
+    });
 }
 
 #[test]

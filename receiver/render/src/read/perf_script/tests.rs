@@ -70,24 +70,28 @@ fn each_event_is_a_profile_with_its_stacks_threads_and_times() {
         .map(|thread| (&*thread.process, thread.pid, &*thread.name, thread.tid))
         .collect();
     assert_eq!(threads, [("server", 31802, "IO worker 1", 31803), ("server", 31802, "server", 31802)]);
-    let frame = |name: &str| profile.frames.iter().find(|frame| frame.name.starts_with(name)).unwrap();
-    assert_eq!(
-        (&*frame("push").path, frame("push").line, profile.binary_path(frame("push"))),
-        ("push.h", 7, "/srv/the server (v2)")
-    );
-    assert_eq!((&*frame("work").path, frame("work").line, frame("work").address), ("server.cc", 12, 0x113f));
-    assert_eq!((frame("main").frame_type, &*frame("main").path), (FrameType::CPython, "/srv/app.py"));
-    assert!(frame("Lua").is_generated);
-    assert!(!frame("the server").is_named);
+    let frame = |name: &str| {
+        let mut frames = profile.stacked_frames().map(|(_, frame)| frame);
+        frames.find(|frame| frame.name().starts_with(name)).unwrap()
+    };
+    let (push, work, main) = (frame("push"), frame("work"), frame("main"));
+    assert_eq!((push.path(), push.line.line, push.binary_path()), ("push.h", 7, "/srv/the server (v2)"));
+    assert!(push.is_inlined && !work.is_inlined);
+    assert_eq!((work.path(), work.line.line, work.location.address), ("server.cc", 12, 0x113f));
+    assert_eq!((main.location.frame_type, main.path()), (FrameType::CPython, "/srv/app.py"));
+    assert!(frame("Lua").location.is_generated);
+    assert!(!frame("the server").is_named());
 }
 
 #[test]
 fn the_first_event_is_the_default_and_another_one_is_refused_with_those_that_there_are() {
     let faults = read_script(SCRIPT, None);
     assert_eq!(faults.measure.name(), Counter::PageFaults.descriptor().value_type.name);
-    assert_eq!((faults.total_count(), faults.frames[1].frame_type), (1, FrameType::Kernel));
-    assert_eq!(faults.binary_path(&faults.frames[1]), "[kernel]", "as in our own profiles");
-    assert_eq!((&*faults.frames[0].name, faults.frames[0].is_named), ("[unknown]", false));
+    let frames: Vec<_> = faults.stacked_frames().map(|(_, frame)| frame).collect();
+    let [load, unknown] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!((faults.total_count(), load.location.frame_type), (1, FrameType::Kernel));
+    assert_eq!(load.binary_path(), "[kernel]", "as in our own profiles");
+    assert_eq!((&*unknown.name(), unknown.is_named()), ("[unknown]", false));
     let error = read("it", SCRIPT, Some("cycles")).unwrap_err().to_string();
     assert!(error.ends_with("it holds page-faults:u, cpu-clock:ppp"), "{error}");
 }
@@ -134,9 +138,10 @@ fn other_texts_are_not_taken_for_perfs() {
 fn a_stack_or_a_line_without_end_is_cut_or_refused() {
     let frames = "\t            1000 f+0x0 (/a)\n".repeat(FRAMES_MAX + 1);
     let deep = read_script(&format!("a 1 1.5: 1 e:\n{frames}"), None);
-    assert_eq!(deep.stacks[0].len(), FRAMES_MAX + 1);
-    let outermost = &deep.frames[deep.stacks[0][FRAMES_MAX].0 as usize];
-    assert_eq!(&outermost.marker, &Some(Marker::truncated(TOO_DEEP)));
+    let stack = deep.dictionary.stack(deep.samples[0].stack);
+    assert_eq!(stack.len(), FRAMES_MAX + 1);
+    let outermost = deep.dictionary.location(stack[FRAMES_MAX]);
+    assert_eq!(outermost.marker, Some(&Marker::truncated(TOO_DEEP)));
     let long = format!("a 1 1.5: 1 e:\n\n{} 1 1.5: 1 e:\n", "x ".repeat(SAMPLE_BYTES_MAX));
     assert!(matches!(read("it", &long, None), Err(ReadError::NoSample { line: 3 })));
 }

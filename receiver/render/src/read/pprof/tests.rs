@@ -64,10 +64,12 @@ fn frames_share_their_texts_and_samples_their_stacks() {
     let mut message = profile(2, 3, "main");
     message.sample.extend(message.sample.clone());
     let profile = read("", &message.encode_to_vec(), ExpansionBudget::for_document(0, 0)).unwrap();
-    let [first, .., last] = &*profile.frames else { panic!("{:?}", profile.frames) };
-    assert_eq!((&*last.name, &*last.path), ("main", "main.c"));
-    assert!(Arc::ptr_eq(&first.name, &last.name) && Arc::ptr_eq(&first.path, &last.path));
-    assert_eq!((profile.samples.len(), profile.stacks.len(), profile.stacks[0].len()), (2, 1, 6));
+    let dictionary = &profile.dictionary;
+    assert_eq!((profile.samples.len(), dictionary.stack_count()), (2, 2), "and the empty one");
+    assert_eq!((dictionary.functions().len(), dictionary.location_count()), (2, 2), "and the unknown ones");
+    let frames: Vec<_> = profile.frames_of(profile.samples[0].stack).collect();
+    assert_eq!(frames.len(), 6);
+    assert!(frames.iter().all(|frame| (&*frame.name(), frame.path()) == ("main", "main.c")));
 }
 
 #[test]
@@ -76,5 +78,9 @@ fn folded_stacks_that_compress_to_nothing_are_refused() {
     let (profile, _) = read_compressed(text.as_bytes());
     assert!(matches!(profile, Err(ReadError::Expansion(_))));
     let profile = crate::read::read("", text.as_bytes(), None, &mut NoNames).unwrap();
-    assert_eq!(profile.stacks[0].len(), 2_000_001, "uncompressed it is as long as it says");
+    assert_eq!(
+        profile.frames_of(profile.samples[0].stack).count(),
+        2_000_001,
+        "uncompressed it is as long as it says"
+    );
 }

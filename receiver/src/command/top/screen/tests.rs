@@ -3,9 +3,8 @@
 use clap::Parser as _;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use sidewinder_render::{BinaryIndex, ProfileBinary};
 
-use super::super::rows::tests::profile;
+use super::super::rows::tests::profile_of;
 use super::*;
 use crate::cli::{Cli, Command};
 
@@ -16,10 +15,7 @@ fn screen(kind: Kind, options: &[&str]) -> Screen {
         panic!("another command")
     };
     let mut screen = Screen::new("all processes".to_owned(), kind, &args, false);
-    let mut profile = profile();
-    profile.binaries.push(ProfileBinary { path: "/usr/bin/app".to_owned(), ..ProfileBinary::default() });
-    profile.frames.iter_mut().for_each(|frame| frame.binary = Some(BinaryIndex(0)));
-    screen.profile = Some(profile);
+    screen.profile = Some(profile_of("/usr/bin/app"));
     screen.sort();
     screen
 }
