@@ -1,9 +1,10 @@
 //! Collects the symbols of a file, or of parts of its code.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::entry::{NameRef, SymbolEntry};
+use super::entry::{NameRef, SymbolEntry, SymbolSource};
 use super::go_text::GoTextRange;
 use super::limits::{ALIASES_LIMIT, OmittedSymbols, SymbolLimits};
 use crate::elf::{CodeSymbol, ElfLayout};
@@ -11,7 +12,11 @@ use crate::error::SymbolTableError;
 use crate::image::Image;
 use crate::plt;
 
-/// The collector's state, and its sources and limits.
+/// The collector's state, its sources and limits.
+///
+/// Each start belongs to the first [`SymbolSource`] that has a symbol there; the symbols of later sources at this start are
+/// hidden. What is collected for a part is a subset of what is collected for all code, and has every symbol that decides about an
+/// address in it: those that have code in the part, and all of the last start before it.
 pub(super) struct SymbolTableBuilder<'a> {
     image: &'a Image,
     layout: &'a ElfLayout,
@@ -19,9 +24,10 @@ pub(super) struct SymbolTableBuilder<'a> {
     base: u64,
     /// The parts that are wanted, in order, from the base; `None` means all code.
     parts: Option<Vec<Range<u32>>>,
-    /// For each part, the last symbols that start before it and behind the part before it, all at one address: without a size they
-    /// may extend into it.
+    /// For each part, the last symbols that start between the part before it and this one and don't reach it, all of one start and
+    /// one source, in order: without a size they may extend into it.
     before: Vec<Vec<SymbolEntry>>,
+    /// Those of earlier sources come first, sorted, while symbols of a later one are added.
     entries: Vec<SymbolEntry>,
     cut: OmittedSymbols,
     unscanned: u64,
@@ -30,7 +36,7 @@ pub(super) struct SymbolTableBuilder<'a> {
 
 /// The collected symbols.
 pub(super) struct CollectedSymbols {
-    /// Sorted by start.
+    /// In no order; some may be there twice.
     pub(super) entries: Vec<SymbolEntry>,
     pub(super) go_text: Option<Range<u64>>,
     /// All symbols left out by limits.
@@ -71,10 +77,10 @@ impl<'a> SymbolTableBuilder<'a> {
         self.add_full()?;
         self.sort();
         self.add_dynamic()?;
-        self.add_those_before();
         self.sort();
         self.add_stubs();
-        self.sort();
+        self.drop_hidden()?;
+        self.add_those_before();
         self.cut.beyond_limit += self.unscanned;
         let Self { entries, go_text, cut, unscanned, parts, .. } = self;
         let parts = parts.map_or(0, |parts| parts.len());
@@ -106,7 +112,7 @@ impl<'a> SymbolTableBuilder<'a> {
     }
 
     fn sort(&mut self) {
-        self.entries.sort_unstable_by_key(|entry| entry.start);
+        self.entries.sort_unstable();
     }
 
     fn add_full(&mut self) -> Result<(), SymbolTableError> {
@@ -121,144 +127,145 @@ impl<'a> SymbolTableBuilder<'a> {
         Ok(())
     }
 
-    /// Adds the symbols of `.dynsym` for addresses that are missing from the full table.
     fn add_dynamic(&mut self) -> Result<(), SymbolTableError> {
         let (image, layout) = (self.image, self.layout);
         let Some(table) = &layout.dynsym else { return Ok(()) };
         self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
-            let known = self.full_count();
-            if !self.start_of(&symbol).is_some_and(|start| self.is_known(known, start)) {
-                self.add(&symbol, NameRef::in_dynsym);
-            }
+            self.add(&symbol, NameRef::in_dynsym);
         })?;
-        self.drop_known_before_part()
-    }
-
-    /// The number of entries of the full table, which come first. It decreases when parts are left out.
-    fn full_count(&self) -> usize {
-        self.entries.partition_point(|entry| !entry.name.is_dynamic())
-    }
-
-    /// For a part, removes the entries of `.dynsym` that start before the part at addresses where the full table also has a
-    /// symbol: a symbol that ends before the part was not collected, and so its address was not known.
-    fn drop_known_before_part(&mut self) -> Result<(), SymbolTableError> {
-        let first = self.full_count();
-        let (Some(parts), Some(table)) = (&self.parts, &self.layout.symtab) else { return Ok(()) };
-        let is_in_part = |entry: &SymbolEntry| parts.iter().any(|part| part.contains(&entry.start));
-        let reaching = self.entries.iter().skip(first).filter(|entry| !is_in_part(entry));
-        let mut is_known: BTreeMap<u32, bool> = reaching.map(|entry| (entry.start, false)).collect();
-        if is_known.is_empty() {
-            return Ok(());
-        }
-        self.layout.for_each_symbol(self.image, table, self.limits.symbols_scanned, |symbol| {
-            let start = self.start_of(&symbol).filter(|_| NameRef::in_symtab(&symbol).is_some());
-            if let Some(is_known) = start.and_then(|start| is_known.get_mut(&start)) {
-                *is_known = true;
-            }
-        })?;
-        let mut number = 0;
-        self.entries.retain(|entry| {
-            number += 1;
-            number <= first || !is_known.get(&entry.start).is_some_and(|is_known| *is_known)
-        });
         Ok(())
     }
 
-    /// Adds the stubs that no symbol names.
     fn add_stubs(&mut self) {
         let (image, layout) = (self.image, self.layout);
         let Some(table) = &layout.dynsym else { return };
-        let known = self.entries.len();
-        for stub in plt::plt_stubs(image, layout) {
-            let Some(start) = stub.svma.checked_sub(self.base).and_then(|start| u32::try_from(start).ok())
-            else {
-                continue;
-            };
-            let is_wanted =
-                self.parts.as_ref().is_none_or(|parts| parts.iter().any(|part| part.contains(&start)));
-            if !is_wanted || self.is_known(known, start) {
+        let mut stubs = plt::plt_stubs(image, layout);
+        // The last ones first, so that few names are read of stubs before a part.
+        stubs.sort_unstable_by_key(|stub| Reverse(stub.svma));
+        for stub in stubs {
+            let Some(start) = self.offset_of(stub.svma) else { continue };
+            if self.place_of(start, stub.bytes) == EntryPlace::Nowhere {
                 continue;
             }
-            let name = || ElfLayout::name_of(image, table, stub.symbol).and_then(NameRef::for_stub);
-            if self.entries.len() >= self.limits.symbols {
-                self.cut.beyond_limit += 1;
-            } else if let Some(name) = name() {
-                self.entries.push(SymbolEntry { start, size: stub.bytes, name });
+            let name = ElfLayout::name_of(image, table, stub.symbol).and_then(NameRef::for_stub);
+            if let Some(name) = name {
+                self.add_entry(SymbolEntry { start, size: stub.bytes, name });
             }
         }
     }
 
-    /// Whether one of the first entries, which are sorted, starts at this address.
-    fn is_known(&self, first: usize, start: u32) -> bool {
-        let is_before =
-            self.before.iter().any(|before| before.first().is_some_and(|entry| entry.start == start));
-        let known = self.entries.get(..first).unwrap_or_default();
-        is_before || known.binary_search_by_key(&start, |entry| entry.start).is_ok()
+    /// Whether a symbol of an earlier source that was collected has this entry's start.
+    fn is_hidden(&self, entry: &SymbolEntry) -> bool {
+        let source = entry.name.source();
+        if source == SymbolSource::Full {
+            return false;
+        }
+        let earlier = self.entries.partition_point(|other| other.name.source() < source);
+        let earlier = self.entries.get(..earlier).unwrap_or_default();
+        let before = self.before.get(self.next_part(entry.start)).and_then(|before| before.first());
+        earlier.binary_search_by_key(&entry.start, |other| other.start).is_ok()
+            || before.is_some_and(|other| other.start == entry.start && other.name.source() < source)
     }
 
-    fn start_of(&self, symbol: &CodeSymbol) -> Option<u32> {
-        u32::try_from(symbol.svma.checked_sub(self.base)?).ok()
+    /// Removes the entries that reach a part from before it and are hidden by a symbol that doesn't reach it, and so was not
+    /// collected.
+    fn drop_hidden(&mut self) -> Result<(), SymbolTableError> {
+        let Some(parts) = &self.parts else { return Ok(()) };
+        let is_in_part =
+            |start: u32| parts.get(self.next_part(start)).is_some_and(|part| part.start <= start);
+        let may_be_hidden =
+            |entry: &&SymbolEntry| entry.name.source() > SymbolSource::Full && !is_in_part(entry.start);
+        let reaching = self.entries.iter().filter(may_be_hidden);
+        let mut sources: BTreeMap<u32, SymbolSource> =
+            reaching.map(|entry| (entry.start, entry.name.source())).collect();
+        let tables =
+            [(&self.layout.symtab, SymbolSource::Full), (&self.layout.dynsym, SymbolSource::Dynamic)];
+        for (table, source) in tables {
+            let is_later = sources.values().any(|of_entry| *of_entry > source);
+            let Some(table) = table.as_ref().filter(|_| is_later) else { continue };
+            self.layout.for_each_symbol(self.image, table, self.limits.symbols_scanned, |symbol| {
+                let start = self.offset_of(symbol.svma).filter(|_| NameRef::in_symtab(&symbol).is_some());
+                if let Some(first) = start.and_then(|start| sources.get_mut(&start)) {
+                    *first = source.min(*first);
+                }
+            })?;
+        }
+        self.entries
+            .retain(|entry| sources.get(&entry.start).is_none_or(|first| entry.name.source() <= *first));
+        Ok(())
+    }
+
+    /// An address from the base on.
+    fn offset_of(&self, svma: u64) -> Option<u32> {
+        u32::try_from(svma.checked_sub(self.base)?).ok()
     }
 
     fn add(&mut self, symbol: &CodeSymbol, name: fn(&CodeSymbol) -> Option<NameRef>) {
         if self.layout.code_section(symbol.svma).is_none() {
             return;
         }
-        if !self.has_room_for(1) && self.parts.is_none() {
-            self.cut.beyond_limit += 1;
-            return;
-        }
-        let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
+        let (Some(start), Some(name)) = (self.offset_of(symbol.svma), name(symbol)) else {
             // For a part, symbols out of range were already counted with the whole.
             self.cut.out_of_range += u64::from(self.parts.is_none());
             return;
         };
         let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
-        let entry = SymbolEntry { start, size, name };
-        match self.place_of(&entry) {
-            EntryPlace::Nowhere => {}
+        self.add_entry(SymbolEntry { start, size, name });
+    }
+
+    fn add_entry(&mut self, entry: SymbolEntry) {
+        let place = |builder: &Self| builder.place_of(entry.start, entry.size);
+        if place(self) == EntryPlace::Nowhere || self.is_hidden(&entry) {
+            return;
+        }
+        while place(self) == EntryPlace::Within && !self.has_room_for(1) && self.drop_last_parts() {}
+        match place(self) {
+            EntryPlace::Within if self.has_room_for(1) => self.entries.push(entry),
+            EntryPlace::Within => self.cut.beyond_limit += 1,
             EntryPlace::Before(part) => self.add_before(part, entry),
-            EntryPlace::Within => {
-                while !self.has_room_for(1) && self.drop_last_parts() {}
-                match self.place_of(&entry) {
-                    EntryPlace::Within if self.has_room_for(1) => self.entries.push(entry),
-                    EntryPlace::Within => self.cut.beyond_limit += 1,
-                    EntryPlace::Before(_) | EntryPlace::Nowhere => {}
-                }
-            }
+            EntryPlace::Nowhere => {}
         }
     }
 
     /// Where a symbol is among the parts.
-    fn place_of(&self, entry: &SymbolEntry) -> EntryPlace {
+    fn place_of(&self, start: u32, size: u32) -> EntryPlace {
         let Some(parts) = &self.parts else { return EntryPlace::Within };
-        let next = parts.partition_point(|part| part.end <= entry.start);
-        match parts.get(next) {
-            None => EntryPlace::Nowhere,
-            Some(part) if part.start <= entry.start || entry.reaches(part.start) => EntryPlace::Within,
-            Some(_) => EntryPlace::Before(next),
+        let next = self.next_part(start);
+        let Some(part) = parts.get(next) else { return EntryPlace::Nowhere };
+        if part.start < start.saturating_add(size.max(1)) {
+            return EntryPlace::Within;
         }
+        let last = self.before.get(next).and_then(|before| before.first());
+        if last.is_some_and(|last| last.start > start) {
+            EntryPlace::Nowhere
+        } else {
+            EntryPlace::Before(next)
+        }
+    }
+
+    /// The number of the first part that ends behind a start.
+    fn next_part(&self, start: u32) -> usize {
+        self.parts.as_ref().map_or(0, |parts| parts.partition_point(|part| part.end <= start))
     }
 
     fn add_before(&mut self, part: usize, entry: SymbolEntry) {
         let Some(before) = self.before.get_mut(part) else { return };
-        let last = before.first().map_or(entry.start, |before| before.start);
-        if entry.start > last {
-            before.clear();
-        }
-        if entry.start >= last && before.len() < ALIASES_LIMIT {
-            before.push(entry);
+        before.retain(|last| last.start == entry.start);
+        if let Err(at) = before.binary_search(&entry) {
+            before.insert(at, entry);
+            before.truncate(ALIASES_LIMIT);
         }
     }
 }
 
 /// Where a symbol is among the parts that are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EntryPlace {
     /// It has code in one of them.
     Within,
-    /// It ends before this one.
+    /// It ends before this one, and is not before others that do.
     Before(usize),
-    /// It starts behind all of them.
+    /// It decides about no address in them.
     Nowhere,
 }
 

@@ -7,6 +7,7 @@
 use sidewinder_address::Svma;
 
 use super::build::{CollectedSymbols, SymbolTableBuilder, symbols_at_most};
+use super::index::SymbolIndex;
 use super::limits::SymbolLimits;
 use super::parts::LoadedParts;
 use super::table::SymbolTable;
@@ -33,8 +34,7 @@ impl SymbolTable {
         let count = code_bytes.div_ceil(part_bytes) as usize;
         self.parts = Some(LoadedParts { part_bytes, is_loaded: vec![false; count].into() });
         self.cut.beyond_limit = self.unscanned;
-        self.entries.clear();
-        self.entries.reserve_exact(self.limits.symbols);
+        self.entries = SymbolIndex::with_capacity(self.limits.symbols);
     }
 
     /// Whether all symbols that may cover an address are loaded.
@@ -64,10 +64,8 @@ impl SymbolTable {
             collected = self.collect(&wanted, self.limits.symbols)?;
         }
         loaded.iter().take(collected.parts).for_each(|part| self.mark_loaded(*part));
-        self.entries.append(&mut collected.entries);
         // Symbols that extend into several parts, or lie before them, are read with each.
-        self.entries.sort_unstable();
-        self.entries.dedup();
+        self.entries.extend(collected.entries);
         self.cut.beyond_limit += collected.cut.beyond_limit.saturating_sub(self.unscanned);
         Ok(())
     }
@@ -82,9 +80,11 @@ impl SymbolTable {
         self.part_of(svma).filter(|part| self.is_missing(*part))
     }
 
+    /// The part that an address is in; the last one for addresses behind it, which its symbols may reach.
     fn part_of(&self, svma: Svma) -> Option<usize> {
-        let part_bytes = self.parts.as_ref()?.part_bytes;
-        usize::try_from(svma.0.checked_sub(self.base)? / part_bytes).ok()
+        let LoadedParts { part_bytes, is_loaded } = self.parts.as_ref()?;
+        let part = usize::try_from(svma.0.checked_sub(self.base)? / part_bytes).unwrap_or(usize::MAX);
+        Some(part.min(is_loaded.len().checked_sub(1)?))
     }
 
     fn is_missing(&self, part: usize) -> bool {

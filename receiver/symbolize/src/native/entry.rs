@@ -19,9 +19,24 @@ const _: () = assert!(size_of::<SymbolEntry>() == 12);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct NameRef(u32);
 
+/// Where a symbol comes from, in descending order of precedence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum SymbolSource {
+    /// `.symtab`.
+    Full,
+    /// `.dynsym`.
+    Dynamic,
+    /// A stub of a procedure linkage table.
+    Stub,
+}
+
 impl SymbolEntry {
     pub(super) fn reaches(&self, offset: u32) -> bool {
-        offset.checked_sub(self.start).is_some_and(|within| within < self.size)
+        self.start <= offset && offset < self.end()
+    }
+
+    pub(super) fn end(&self) -> u32 {
+        self.start.saturating_add(self.size)
     }
 }
 
@@ -48,6 +63,14 @@ impl NameRef {
     pub(super) fn for_stub(name: u32) -> Option<Self> {
         (name >> Self::OFFSET_BITS == 0)
             .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))
+    }
+
+    pub(super) fn source(self) -> SymbolSource {
+        match (self.is_stub(), self.is_dynamic()) {
+            (true, _) => SymbolSource::Stub,
+            (false, true) => SymbolSource::Dynamic,
+            (false, false) => SymbolSource::Full,
+        }
     }
 
     pub(super) fn is_stub(self) -> bool {

@@ -4,6 +4,7 @@ mod build;
 mod division;
 mod entry;
 mod go_text;
+mod index;
 mod limits;
 mod name;
 mod parts;

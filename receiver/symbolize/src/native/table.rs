@@ -6,6 +6,7 @@ use sidewinder_address::Svma;
 
 use super::build::{self, SymbolTableBuilder};
 use super::entry::{NameRef, SymbolEntry};
+use super::index::SymbolIndex;
 use super::limits::{ALIASES_LIMIT, OmittedSymbols, SymbolLimits};
 use super::name::read_name;
 use super::parts::LoadedParts;
@@ -39,8 +40,7 @@ pub struct Symbol {
 pub struct SymbolTable {
     pub(super) image: Image,
     pub(super) layout: ElfLayout,
-    /// Sorted by start.
-    pub(super) entries: Vec<SymbolEntry>,
+    pub(super) entries: SymbolIndex,
     /// Which of them are loaded, if not all fit in memory.
     pub(super) parts: Option<LoadedParts>,
     /// Start of the first executable section, which [`SymbolEntry::start`] is relative to.
@@ -53,9 +53,6 @@ pub struct SymbolTable {
     pub(super) unscanned: u64,
 }
 
-/// How many functions that start before an address are checked for whether they reach it. Functions nest a few levels
-/// deep where assembly gives symbols to parts of one.
-const LOOK_BACK: usize = 64;
 impl SymbolTable {
     /// The memory of one symbol.
     pub const BYTES_PER_SYMBOL: usize = size_of::<SymbolEntry>();
@@ -78,8 +75,7 @@ impl SymbolTable {
     ) -> Result<Self, SymbolTableError> {
         let base = layout.code.first().map_or(0, |range| range.start);
         let collected = SymbolTableBuilder::new(&image, &layout, limits, base).collect()?;
-        let mut entries = collected.entries;
-        entries.shrink_to_fit();
+        let entries = SymbolIndex::new(collected.entries);
         // Without symbols there are no names to read.
         let image = if entries.is_empty() { Image::from(Vec::new()) } else { image };
         Ok(Self {
@@ -134,8 +130,7 @@ impl SymbolTable {
     /// Memory held by the index, in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * Self::BYTES_PER_SYMBOL
-            + self.layout.code.capacity() * size_of::<Range<u64>>()
+        self.entries.heap_bytes() + self.layout.code.capacity() * size_of::<Range<u64>>()
     }
 
     /// The language of this file's code if no symbol reveals it: [`Language::Go`] or unknown.
@@ -149,19 +144,15 @@ impl SymbolTable {
     /// states that it reaches the address.
     pub(crate) fn locate(&self, svma: Svma) -> Option<LocatedSymbol<'_>> {
         let offset = u32::try_from(svma.0.checked_sub(self.base)?).ok()?;
-        let before = self.entries.get(..self.entries.partition_point(|entry| entry.start <= offset))?;
-        let sized = before.iter().rev().take(LOOK_BACK).find(|entry| entry.reaches(offset));
-        let (start, reached) = match sized {
-            Some(entry) => (entry.start, Some(offset)),
+        let (start, reached) = match self.entries.last_start_reaching(offset) {
+            Some(start) => (start, Some(offset)),
             None => {
-                let nearest = before.last()?.start;
+                let nearest = self.entries.last_start(offset)?;
                 let section = self.layout.code_section(self.base + u64::from(nearest))?;
                 (section.contains(&svma.0).then_some(nearest)?, None)
             }
         };
-        let first = before.partition_point(|entry| entry.start < start);
-        let last = before.partition_point(|entry| entry.start <= start);
-        let aliases = before.get(first..last)?;
+        let aliases = self.entries.starting_at(start);
         let located = LocatedSymbol { start: Svma(self.base + u64::from(start)), aliases, reached };
         located.names().next().is_some().then_some(located)
     }
