@@ -154,7 +154,7 @@ impl DocumentBuilder {
     #[must_use]
     pub fn lengths(&self) -> TableLengths {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
-        let lengths = [texts.len(), functions.len(), places.values.len(), nodes.len()];
+        let lengths = [texts.len(), functions.len(), places.values().len(), nodes.len()];
         let [texts, functions, places, nodes] = lengths;
         TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
@@ -360,7 +360,7 @@ fn add_functions(columns: &mut Columns, tree: &CallTree, since: usize) {
 }
 
 fn add_lines(columns: &mut Columns, tree: &CallTree, since: usize) {
-    let new = || (0_u32..).zip(&tree.function_lines.values).skip(since);
+    let new = || (0_u32..).zip(tree.function_lines.values()).skip(since);
     let elsewhere = || new().filter(|(_, line)| line.path != 0);
     columns.add(
         "places",

@@ -21,7 +21,6 @@ mod format;
 mod function_code;
 mod functions;
 mod guessed_callers;
-mod interner;
 mod label;
 mod listing;
 mod lock_sites;

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sidewinder_profile::{Dictionary, DictionaryCopier};
+use sidewinder_profile::{Dictionary, DictionaryCopier, Table};
 
-use crate::interner::ValueInterner;
 use crate::profile::{
     AttributeSetIndex, MergedRecording, Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex,
     ThreadState,
@@ -23,16 +22,16 @@ pub fn merge(before: &Profile, after: &Profile) -> Profile {
     merged.start = after.start;
     merged.duration = Duration::ZERO;
     merged.dictionary = tables.dictionary;
-    merged.threads = tables.threads.values;
-    merged.states = tables.states.values;
+    merged.threads = tables.threads.into_values();
+    merged.states = tables.states.into_values();
     merged
 }
 
 #[derive(Default)]
 struct MergedTables {
     dictionary: Dictionary,
-    threads: ValueInterner<ProfileThread>,
-    states: ValueInterner<ThreadState>,
+    threads: Table<ThreadIndex, ProfileThread>,
+    states: Table<StateIndex, ThreadState>,
 }
 
 impl MergedTables {
@@ -43,11 +42,11 @@ impl MergedTables {
         let mut counts = HashMap::<ProfileSample, u64>::new();
         for sample in &part.samples {
             let Some(&thread) = threads.get(sample.thread.0 as usize) else { continue };
-            let state = sample.state.and_then(|state| states.get(state.0 as usize)).copied().map(StateIndex);
+            let state = sample.state.and_then(|state| states.get(state.0 as usize)).copied();
             *counts
                 .entry(ProfileSample {
                     slice,
-                    thread: ThreadIndex(thread),
+                    thread,
                     span: copier.link(&mut self.dictionary, sample.span),
                     state,
                     attributes: AttributeSetIndex::EMPTY,

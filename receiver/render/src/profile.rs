@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::{Kind, SampleShape};
 use sidewinder_profile::{
-    AttributeSet, Dictionary, Frame, FrameIndex, Index as _, LinkIndex, SampleType, StackIndex,
+    AttributeSet, Dictionary, Frame, FrameIndex, Index as _, LinkIndex, SampleType, StackIndex, index_types,
 };
 
 use crate::annotation::Annotations;
@@ -50,9 +50,14 @@ pub struct Profile {
     pub is_per_thread: bool,
 }
 
-/// Index in [`Profile::threads`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ThreadIndex(pub u32);
+index_types! {
+    /// Index in [`Profile::threads`].
+    pub ThreadIndex,
+    /// Index in [`Profile::states`].
+    pub StateIndex,
+    /// Index in [`Profile::attribute_sets`]. 0: the set without attributes.
+    pub AttributeSetIndex,
+}
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,10 +73,6 @@ pub struct ProfileThread {
     /// Its container.
     pub container: ProfileContainer,
 }
-
-/// Index in [`Profile::states`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StateIndex(pub u32);
 
 /// What a thread does or waits for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -90,10 +91,6 @@ impl ThreadState {
     /// The state of a thread that is on a CPU.
     pub const RUNNING: &str = "running";
 }
-
-/// Index in [`Profile::attribute_sets`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AttributeSetIndex(pub u32);
 
 impl AttributeSetIndex {
     /// The set without attributes.

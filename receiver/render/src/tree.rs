@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sidewinder_profile::{FrameIndex, Index as _, StackIndex, StringIndex, StringTable};
+use sidewinder_profile::{FrameIndex, Index as _, StackIndex, StringIndex, StringTable, Table, index_types};
 
 use crate::category::FrameCategory;
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
-use crate::interner::ValueInterner;
 use crate::names::ShortNames;
 use crate::path_tree::{PathNode, PathTree, Paths};
 use crate::profile::{Profile, ProfileSample};
@@ -28,6 +27,11 @@ pub(crate) struct TreeFunction {
     pub(crate) is_standard: bool,
     /// The source file; empty if unknown.
     pub(crate) path: u32,
+}
+
+index_types! {
+    /// Index in [`CallTree::function_lines`].
+    pub(crate) LineIndex,
 }
 
 /// A line of a function.
@@ -52,7 +56,7 @@ pub(crate) struct CallTree {
     /// Each distinct string, escaped; the first is empty.
     pub(crate) strings: StringTable<StringIndex>,
     pub(crate) functions: Vec<TreeFunction>,
-    pub(crate) function_lines: ValueInterner<FunctionLine>,
+    pub(crate) function_lines: Table<LineIndex, FunctionLine>,
     /// The lines of functions as reached by chains of callers: labels are indices in `function_lines`.
     pub(crate) nodes: PathTree,
     /// The same of functions, whatever the lines: labels are indices in `functions`.
@@ -120,7 +124,7 @@ impl CallTree {
     /// Adds the function nodes of new nodes. A node comes after its parent.
     fn add_function_nodes(&mut self) {
         let function_of =
-            |line: u32| self.function_lines.values.get(line as usize).map_or(0, |line| line.function);
+            |line: u32| self.function_lines.get(LineIndex(line)).map_or(0, |line| line.function);
         let known = self.function_node_of.len();
         self.function_nodes.reserve(self.nodes.len() - known);
         for node in self.nodes.all().iter().skip(known) {
@@ -143,7 +147,7 @@ impl CallTree {
         let path = self.strings.intern(&escaped_or_empty(frame.path())).0;
         let path = if path == own_path { 0 } else { path };
         let line = FunctionLine { function, line: frame.line.line, path, is_inlined: frame.is_inlined };
-        let line = self.function_lines.intern(line);
+        let line = self.function_lines.intern(line).0;
         *self.line_of_frame.get_mut(index.position())? = Some(line);
         Some(line)
     }
@@ -221,7 +225,7 @@ impl CallTree {
     /// The line that stands for stacks without frames.
     fn line_of_empty_stack(&mut self) -> u32 {
         let function = self.function("[no frames]", "", FrameCategory::Marker, "");
-        self.function_lines.intern(FunctionLine { function, line: 0, path: 0, is_inlined: false })
+        self.function_lines.intern(FunctionLine { function, line: 0, path: 0, is_inlined: false }).0
     }
 
     /// For each node the number of function nodes from its own one to the last one that there was, in the order in which nodes
@@ -256,7 +260,7 @@ mod tests {
     }
 
     fn name<'a>(tree: &'a CallTree, node: &PathNode) -> &'a str {
-        let place = tree.function_lines.values[node.label as usize];
+        let place = tree.function_lines.values()[node.label as usize];
         tree.strings.get(StringIndex(tree.functions[place.function as usize].name))
     }
 
@@ -299,7 +303,7 @@ mod tests {
         (frames[1].line, frames[2].line) = (10, 12);
         let tree = grown(&profile(&frames, &SAMPLE_STACKS));
         assert_eq!(tree.functions.len(), 4);
-        assert_eq!(tree.function_lines.values.len(), 5);
+        assert_eq!(tree.function_lines.values().len(), 5);
         assert_eq!(leaves(&tree), [0, 1, 3, 2, 5]);
     }
 
@@ -307,7 +311,7 @@ mod tests {
     fn lines_say_whether_they_are_inlined_and_which_other_file_they_are_of() {
         let tree = grown(&lines());
         let line = |name: &'static str, line, path: &'static str, is_inlined| (name, line, path, is_inlined);
-        let lines = tree.function_lines.values.iter().map(|line| {
+        let lines = tree.function_lines.values().iter().map(|line| {
             let name = tree.functions[line.function as usize].name;
             {
                 let [name, path] = [name, line.path].map(|text| tree.strings.get(StringIndex(text)));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sidewinder_kind::Kind;
 use sidewinder_profile::{
-    Dictionary, FrameType, LinkIndex, Location, LocationIndex, Marker, SampleType, SourceLine,
+    Dictionary, FrameType, LinkIndex, Location, LocationIndex, Marker, SampleType, SourceLine, Table,
 };
 
 use super::error::ReadError;
@@ -12,7 +12,6 @@ use super::guess::{FrameHints, guess_frame_type, guess_marker};
 use super::locations::add_location;
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
-use crate::interner::ValueInterner;
 use crate::label::{ParsedLabel, unescape_name};
 use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
 
@@ -37,7 +36,7 @@ fn split_count(line: &str) -> Option<(&str, u64)> {
 pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> Result<Profile, ReadError> {
     let measure = SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 });
     let mut profile = Profile::new(title.to_owned(), measure);
-    let (mut locations, mut threads) = (HashMap::new(), ValueInterner::default());
+    let (mut locations, mut threads) = (HashMap::new(), Table::<ThreadIndex, _>::default());
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {
             continue;
@@ -55,7 +54,7 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
         );
         profile.samples.push(ProfileSample {
             slice: 0,
-            thread: ThreadIndex(threads.intern(process)),
+            thread: threads.intern(process),
             span: LinkIndex::default(),
             state: None,
             attributes: AttributeSetIndex::EMPTY,
@@ -70,7 +69,7 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
         tid: 0,
         container: ProfileContainer::default(),
     };
-    profile.threads = threads.values.into_iter().map(thread).collect();
+    profile.threads = threads.into_values().into_iter().map(thread).collect();
     Ok(profile)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sidewinder_kind::{CPU_TIME, Counter, Kind, SampleShape, unit};
 use sidewinder_profile::{
     Dictionary, FrameType, LinkIndex, Location, LocationIndex, MappingIndex, Marker, Period, SampleType,
-    SourceLine, StackIndex, ValueType,
+    SourceLine, StackIndex, Table, ValueType, index_types,
 };
 
 use super::error::ReadError;
@@ -15,7 +15,6 @@ use super::guess::{FrameHints, guess_frame_type};
 use super::locations::common_type;
 use crate::counts::TimeSlicedCounts;
 use crate::expansion::{ExpansionBudget, ExpansionError};
-use crate::interner::ValueInterner;
 use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
@@ -24,6 +23,11 @@ pub(super) const KERNEL: &str = "[kernel]";
 pub(super) const UNKNOWN: &str = "[unknown]";
 /// The most events that an error lists.
 const LISTED_EVENTS_MAX: usize = 20;
+
+index_types! {
+    /// An event of a recording.
+    EventIndex,
+}
 
 /// A thread, as perf records it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,9 +61,9 @@ pub(super) struct PerfProfile {
     /// The event; `None`: the first one that occurs.
     wanted: Option<String>,
     /// Each event that occurred.
-    found: ValueInterner<String>,
+    found: Table<EventIndex, String>,
     pub(super) dictionary: Dictionary,
-    threads: ValueInterner<ProfileThread>,
+    threads: Table<ThreadIndex, ProfileThread>,
     /// By PID: the last name of its main thread, which has the same number.
     main_threads: HashMap<u32, Arc<str>>,
     counts: TimeSlicedCounts<(ThreadIndex, StackIndex)>,
@@ -89,9 +93,9 @@ impl PerfProfile {
             exceeded: None,
             title: title.to_owned(),
             wanted: sample_type.map(str::to_owned),
-            found: ValueInterner::default(),
+            found: Table::default(),
             dictionary: Dictionary::default(),
-            threads: ValueInterner::default(),
+            threads: Table::default(),
             main_threads: HashMap::new(),
             counts: TimeSlicedCounts::new(),
             periods: Periods::None,
@@ -101,7 +105,7 @@ impl PerfProfile {
 
     /// Notes an event of the recording. Returns whether its samples belong to this profile.
     pub(super) fn selects(&mut self, event: &str) -> bool {
-        if self.found.values.last().is_none_or(|last| last != event) {
+        if self.found.values().last().is_none_or(|last| last != event) {
             self.found.intern(event.to_owned());
         }
         self.wanted.get_or_insert_with(|| event.to_owned()) == event
@@ -136,7 +140,7 @@ impl PerfProfile {
             self.name_process(pid, &name);
         }
         let thread = ProfileThread { process: Arc::clone(&name), pid, name, tid, container: "".into() };
-        let key = (ThreadIndex(self.threads.intern(thread)), self.dictionary.add_stack(stack));
+        let key = (self.threads.intern(thread), self.dictionary.add_stack(stack));
         // Without times, all samples are in one slice.
         self.counts.add(time_ns.unwrap_or(0), key, period.unwrap_or(1));
     }
@@ -191,16 +195,18 @@ impl PerfProfile {
     /// # Errors
     ///
     /// [`ReadError::NoSuchType`]: there are events, and none is the selected one; [`ReadError::Expansion`].
-    pub(super) fn finish(mut self) -> Result<Profile, ReadError> {
+    pub(super) fn finish(self) -> Result<Profile, ReadError> {
         if let Some(error) = self.exceeded {
             return Err(error.into());
         }
         let event = self.wanted.unwrap_or_default();
-        if !self.found.values.is_empty() && !self.found.values.contains(&event) {
-            self.found.values.truncate(LISTED_EVENTS_MAX);
-            return Err(ReadError::NoSuchType { wanted: event, found: self.found.values });
+        let mut found = self.found.into_values();
+        if !found.is_empty() && !found.contains(&event) {
+            found.truncate(LISTED_EVENTS_MAX);
+            return Err(ReadError::NoSuchType { wanted: event, found });
         }
-        for thread in &mut self.threads.values {
+        let mut threads = self.threads.into_values();
+        for thread in &mut threads {
             if let Some(name) = self.main_threads.get(&thread.pid) {
                 thread.process = Arc::clone(name);
             }
@@ -224,7 +230,7 @@ impl PerfProfile {
             slice: if has_times { self.counts.slice() } else { Duration::ZERO },
             samples: samples.collect(),
             dictionary: self.dictionary,
-            threads: self.threads.values,
+            threads,
             ..Profile::new(self.title, measure)
         })
     }

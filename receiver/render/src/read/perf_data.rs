@@ -12,7 +12,8 @@ mod space;
 use std::collections::HashMap;
 
 use sidewinder_profile::{
-    BuildIds, FrameType, Location, LocationIndex, Mapping, MappingIndex, Marker, SourceLine,
+    BuildIds, FrameType, Location, LocationIndex, Mapping, MappingIndex, Marker, SourceLine, Table,
+    index_types,
 };
 
 use self::file::{PerfEvent, PerfFile, PerfRecord};
@@ -20,7 +21,6 @@ use self::record::{Content, PerfSample};
 use self::space::{PerfMapping, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
-use crate::interner::ValueInterner;
 use crate::profile::{OutcomeCount, Profile, Severity};
 
 pub(super) use self::file::is_perf_data;
@@ -129,7 +129,7 @@ pub(super) fn read(
         space: Space::default(),
         kernel: None,
         locations: HashMap::new(),
-        binaries: ValueInterner::default(),
+        binaries: Table::default(),
         outcomes: Outcomes::default(),
         file: &file,
     };
@@ -142,14 +142,15 @@ struct DataReader<'a> {
     space: Space,
     kernel: Option<PerfKernel>,
     locations: HashMap<AddressKey, LocationIndex>,
-    binaries: ValueInterner<PerfBinary>,
+    binaries: Table<BinaryIndex, PerfBinary>,
     outcomes: Outcomes,
     file: &'a PerfFile<'a>,
 }
 
-/// The number of a file in the recording, by its path, build ID and inode.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct BinaryIndex(u32);
+index_types! {
+    /// A file of the recording, by its path, build ID and inode.
+    BinaryIndex,
+}
 
 /// What identifies a location.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -240,7 +241,7 @@ impl DataReader<'_> {
     }
 
     fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
-        BinaryIndex(self.binaries.intern(PerfBinary { path, build_id, inode }))
+        self.binaries.intern(PerfBinary { path, build_id, inode })
     }
 
     fn sample(&mut self, sample: &PerfSample) {
@@ -291,7 +292,7 @@ impl DataReader<'_> {
     }
 
     fn file_location(&mut self, binary: BinaryIndex, offset: u64) -> Option<LocationIndex> {
-        let known = self.binaries.values.get(binary.0 as usize)?;
+        let known = self.binaries.get(binary)?;
         let mapping = add_mapping(&mut self.profile, known);
         let Some(code) = self.names.code(known, offset) else {
             // Without the file, the offset stands for the address.
@@ -311,7 +312,7 @@ impl DataReader<'_> {
     fn kernel_location(&mut self, address: u64) -> LocationIndex {
         let kernel = PerfBinary { path: KERNEL.to_owned(), build_id: None, inode: None };
         let known = self.space.find_kernel(address).map(|mapping| mapping.binary);
-        let known = known.and_then(|binary| self.binaries.values.get(binary.0 as usize)).unwrap_or(&kernel);
+        let known = known.and_then(|binary| self.binaries.get(binary)).unwrap_or(&kernel);
         let name = match self.space.kernel_function(address) {
             Some(name) => Some(name.to_owned()),
             // Modules are in other places after each start, too, and not at the same distance.

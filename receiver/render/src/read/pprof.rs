@@ -7,7 +7,7 @@ use prost::Message as _;
 use sidewinder_kind::unit;
 use sidewinder_profile::{
     BuildIds, Dictionary, FrameType, Line, Link, Location, LocationIndex, Mapping, MappingIndex, Marker,
-    Period, SampleType, SourceLine, ValueType,
+    Period, SampleType, SourceLine, Table, ValueType,
 };
 
 use super::error::ReadError;
@@ -16,7 +16,6 @@ use super::locations::{InlinedCalls, add_location, common_type};
 use super::protobuf::{FieldValue, fields};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
-use crate::interner::ValueInterner;
 use crate::label::ParsedLabel;
 use crate::pprof::proto;
 use crate::profile::{
@@ -41,8 +40,8 @@ pub(super) fn read(title: &str, bytes: &[u8], mut expansion: ExpansionBudget) ->
             profile.samples.extend(samples.read(sample.bytes(), dictionary)?);
         }
     }
-    profile.threads = samples.threads.values;
-    profile.states = samples.states.values;
+    profile.threads = samples.threads.into_values();
+    profile.states = samples.states.into_values();
     Ok(profile)
 }
 
@@ -256,8 +255,8 @@ struct SampleReader<'a> {
     /// Which value of a sample is used.
     column: usize,
     expansion: ExpansionBudget,
-    threads: ValueInterner<ProfileThread>,
-    states: ValueInterner<ThreadState>,
+    threads: Table<ThreadIndex, ProfileThread>,
+    states: Table<StateIndex, ThreadState>,
     inlined: InlinedCalls,
 }
 
@@ -273,8 +272,8 @@ impl<'a> SampleReader<'a> {
             locations,
             column,
             expansion,
-            threads: ValueInterner::default(),
-            states: ValueInterner::default(),
+            threads: Table::default(),
+            states: Table::default(),
             inlined: InlinedCalls::default(),
         }
     }
@@ -324,9 +323,9 @@ impl<'a> SampleReader<'a> {
             .take_entry(thread.process.len() + thread.name.len() + thread.container.text_bytes())?;
         Ok(Some(ProfileSample {
             slice: 0,
-            thread: ThreadIndex(self.threads.intern(thread)),
+            thread: self.threads.intern(thread),
             span: span.unwrap_or_default(),
-            state: labels.state().map(|state| StateIndex(self.states.intern(state))),
+            state: labels.state().map(|state| self.states.intern(state)),
             attributes: AttributeSetIndex::EMPTY,
             stack: dictionary.add_stack(&stack),
             count,
