@@ -286,12 +286,12 @@ pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeE
     decode_messages([bytes].into_iter().map(Ok))
 }
 
-/// Decodes the messages of one document, which share the limits of one.
-fn decode_messages<'a>(
-    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>> + Clone,
-) -> Result<Vec<DecodedProfile>, DecodeError> {
+/// Refuses messages of one document that are too large or expand to too much. They share the limits of one.
+pub(crate) fn check_sizes<'a>(
+    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>>,
+) -> Result<(), DecodeError> {
     let (mut bytes, mut decoded_bytes) = (0_usize, 0_usize);
-    for message in messages.clone() {
+    for message in messages {
         let message = message?;
         bytes = bytes.saturating_add(message.len());
         if bytes > MAX_MESSAGE_BYTES {
@@ -303,6 +303,14 @@ fn decode_messages<'a>(
     if decoded_bytes > limit_bytes {
         return Err(DecodeError::Expands { bytes, limit_mib: limit_bytes >> 20 });
     }
+    Ok(())
+}
+
+/// Decodes the messages of one document.
+fn decode_messages<'a>(
+    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>> + Clone,
+) -> Result<Vec<DecodedProfile>, DecodeError> {
+    check_sizes(messages.clone())?;
     let mut profiles = Vec::new();
     for message in messages {
         let data = ProfilesData::decode(message?)?;

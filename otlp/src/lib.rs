@@ -3,7 +3,8 @@
 //! | Module          | Holds                                                                     |
 //! |-----------------|---------------------------------------------------------------------------|
 //! | [`builder`]     | [`ReportBuilder`]: builds a [`Report`] from events in any order           |
-//! | [`decode`]      | Decodes profiles, from a file or a request, into a small owned model      |
+//! | [`decode`]      | Decodes profiles into a small owned model, for tests                      |
+//! | [`read`]        | Reads messages into a dictionary, and samples that refer to it            |
 //! | [`conformance`] | Checks encoded profiles against the rules for emitters                    |
 //! | [`send`]        | The exporters, and how each event ended                                   |
 //! | [`receive`]     | Answers to requests of exporters                                          |
@@ -17,7 +18,7 @@ pub mod builder;
 pub mod conformance;
 pub mod decode;
 mod encode;
-mod read;
+pub mod read;
 pub mod receive;
 mod report;
 pub mod send;

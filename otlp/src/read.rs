@@ -1,33 +1,46 @@
 //! Reads messages: what they say of samples is added to a dictionary.
 
+use prost::Message as _;
 use sidewinder_profile::{
     AttributeIndex, AttributeSetIndex, AttributeValue, Dictionary, FrameType, Function, FunctionIndex, Line,
-    Link, LinkIndex, Location, LocationIndex, Mapping, MappingIndex, Marker, StackIndex, StringIndex, key,
+    Link, LinkIndex, Location, LocationIndex, Mapping, MappingIndex, Marker, Period, SampleType, StackIndex,
+    StringIndex, ValueType, key,
 };
 
-use crate::decode::DecodeError;
+use crate::decode::{DecodeError, check_sizes, file_messages};
 use crate::encode::SampleRef;
 use crate::wire::{
-    self, AnyValue, AnyValueKind, ProfilesData, ProfilesDictionary, ResourceProfiles, ValueType,
+    self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
 };
 
-/// A message that has been read.
+/// A profile that has been read: samples of one kind for one resource. Its indices are those of the dictionary.
 #[derive(Debug)]
-pub(crate) struct ReadMessage {
-    /// Its profiles without their samples. Their strings have the indices of the dictionary.
-    pub(crate) resource_profiles: Vec<ResourceProfiles>,
-    /// The samples of each profile, in the order of profiles.
-    pub(crate) samples: Vec<Vec<ReadSample>>,
+pub struct ReadProfile {
+    /// The attributes of its resource.
+    pub resource: AttributeSetIndex,
+    /// What its samples count. The type of the period may be empty.
+    pub sample_type: SampleType,
+    /// The start of the covered time.
+    pub time_unix_ns: u64,
+    /// The length of the covered time.
+    pub duration_ns: u64,
+    /// Its samples.
+    pub samples: Vec<ReadSample>,
 }
 
-/// A sample that has been read.
+/// The events of one stack, attribute set and link.
 #[derive(Debug)]
-pub(crate) struct ReadSample {
-    stack: StackIndex,
-    attributes: AttributeSetIndex,
-    link: LinkIndex,
-    times_unix_ns: Vec<u64>,
-    values: Vec<i64>,
+pub struct ReadSample {
+    /// The stack.
+    pub stack: StackIndex,
+    /// The thread, the CPU, the outcome, and any other attributes.
+    pub attributes: AttributeSetIndex,
+    /// The span that was active.
+    pub link: LinkIndex,
+    /// One for each event. Empty if events were summed.
+    pub times_unix_ns: Vec<u64>,
+    /// One for each event, or one for all. Empty if events are only counted.
+    pub values: Vec<i64>,
 }
 
 impl ReadSample {
@@ -42,12 +55,92 @@ impl ReadSample {
     }
 }
 
+/// Reads one `ProfilesData` or `ExportProfilesServiceRequest` message.
+///
+/// # Errors
+///
+/// If the message is too large, of another type, or inconsistent.
+pub fn read_profiles_data(
+    bytes: &[u8],
+    dictionary: &mut Dictionary,
+) -> Result<Vec<ReadProfile>, DecodeError> {
+    read_messages([bytes].into_iter().map(Ok), dictionary)
+}
+
+/// Reads all messages of a file in the format of the Collector's file exporter. Together they have the limits of one message of
+/// their size.
+///
+/// # Errors
+///
+/// As [`file_messages`], before anything is read, and [`read_profiles_data`].
+pub fn read_collector_file(
+    bytes: &[u8],
+    dictionary: &mut Dictionary,
+) -> Result<Vec<ReadProfile>, DecodeError> {
+    read_messages(file_messages(bytes), dictionary)
+}
+
+fn read_messages<'a>(
+    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>> + Clone,
+    dictionary: &mut Dictionary,
+) -> Result<Vec<ReadProfile>, DecodeError> {
+    check_sizes(messages.clone())?;
+    let mut profiles = Vec::new();
+    for message in messages {
+        let data = ProfilesData::decode(message?)?;
+        let (tables, ReadMessage { resource_profiles, samples }) = read_with_tables(data, dictionary)?;
+        let mut samples = samples.into_iter();
+        for ResourceProfiles { resource, scope_profiles, .. } in resource_profiles {
+            let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
+            let resource = tables.inline_attributes(attributes, dictionary)?;
+            for profile in scope_profiles.into_iter().flat_map(|scope| scope.profiles) {
+                profiles.push(ReadProfile {
+                    resource,
+                    sample_type: sample_type(&profile, dictionary),
+                    time_unix_ns: profile.time_unix_nano,
+                    duration_ns: profile.duration_nano,
+                    samples: samples.next().unwrap_or_default(),
+                });
+            }
+        }
+    }
+    Ok(profiles)
+}
+
+/// What the samples of a profile count, whose strings are those of the dictionary.
+fn sample_type(profile: &wire::Profile, dictionary: &Dictionary) -> SampleType {
+    let value_type = |of: Option<wire::ValueType>| {
+        let of = of.unwrap_or_default();
+        let text = |strindex| dictionary.string(StringIndex(u32::try_from(strindex).unwrap_or(0)));
+        ValueType::new(text(of.type_strindex), text(of.unit_strindex))
+    };
+    let amount = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
+    let period = amount.map(|amount| Period { value_type: value_type(profile.period_type), amount });
+    SampleType { value_type: value_type(profile.sample_type), period }
+}
+
+/// A message that has been read.
+#[derive(Debug)]
+pub(crate) struct ReadMessage {
+    /// Its profiles without their samples. Their strings have the indices of the dictionary.
+    pub(crate) resource_profiles: Vec<ResourceProfiles>,
+    /// The samples of each profile, in the order of profiles.
+    pub(crate) samples: Vec<Vec<ReadSample>>,
+}
+
 /// Reads a message, and adds what it refers to.
 ///
 /// # Errors
 ///
 /// If it refers to what it does not have, or a sample has not as many values as timestamps.
 pub(crate) fn read(message: ProfilesData, dictionary: &mut Dictionary) -> Result<ReadMessage, DecodeError> {
+    Ok(read_with_tables(message, dictionary)?.1)
+}
+
+fn read_with_tables(
+    message: ProfilesData,
+    dictionary: &mut Dictionary,
+) -> Result<(MessageTables, ReadMessage), DecodeError> {
     let tables = MessageTables::read(message.dictionary.unwrap_or_default(), dictionary)?;
     let mut resource_profiles = message.resource_profiles;
     let mut samples = Vec::new();
@@ -59,7 +152,7 @@ pub(crate) fn read(message: ProfilesData, dictionary: &mut Dictionary) -> Result
         let read = std::mem::take(&mut profile.samples).into_iter();
         samples.push(read.map(|sample| tables.sample(sample, dictionary)).collect::<Result<_, _>>()?);
     }
-    Ok(ReadMessage { resource_profiles, samples })
+    Ok((tables, ReadMessage { resource_profiles, samples }))
 }
 
 /// For each element of a message's tables, its index in the dictionary.
@@ -153,7 +246,14 @@ impl MessageTables {
         }
         let is_marker = is_marker.unwrap_or_else(|| looks_like_marker(&read, dictionary));
         read.marker = is_marker.then_some(&Marker::Words);
-        Ok(dictionary.add_location(&read))
+        if read.mapping == MappingIndex::default() && read.frame_type == FrameType::Kernel {
+            read.mapping = dictionary.add_file("[kernel]");
+        }
+        Ok(if lines.is_empty() {
+            dictionary.add_unnamed_location(&read)
+        } else {
+            dictionary.add_location(&read)
+        })
     }
 
     fn sample(&self, sample: wire::Sample, dictionary: &mut Dictionary) -> Result<ReadSample, DecodeError> {
@@ -170,9 +270,9 @@ impl MessageTables {
         })
     }
 
-    fn value_type(&self, value_type: &ValueType) -> Result<ValueType, DecodeError> {
+    fn value_type(&self, value_type: &wire::ValueType) -> Result<wire::ValueType, DecodeError> {
         let index = |string: StringIndex| i32::try_from(string.0).unwrap_or(0);
-        Ok(ValueType {
+        Ok(wire::ValueType {
             type_strindex: index(self.string(value_type.type_strindex)?),
             unit_strindex: index(self.string(value_type.unit_strindex)?),
         })
@@ -186,6 +286,24 @@ impl MessageTables {
         let mut set = Vec::with_capacity(indices.len());
         for index in indices {
             set.extend(*at("attribute", &self.attributes, *index)?);
+        }
+        Ok(dictionary.add_attribute_set(set))
+    }
+
+    /// The attributes of a resource, which are inline.
+    fn inline_attributes(
+        &self,
+        attributes: Vec<KeyValue>,
+        dictionary: &mut Dictionary,
+    ) -> Result<AttributeSetIndex, DecodeError> {
+        let mut set = Vec::with_capacity(attributes.len());
+        for KeyValue { key, key_strindex, value, .. } in attributes {
+            let key = match key_strindex {
+                0 => dictionary.add_string(&key),
+                index => self.string(index)?,
+            };
+            let value = self.value(value, dictionary)?.filter(|_| key != StringIndex::default());
+            set.extend(value.map(|value| dictionary.add_held_attribute(key, &value)));
         }
         Ok(dictionary.add_attribute_set(set))
     }

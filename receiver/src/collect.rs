@@ -16,7 +16,7 @@ use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_profile::Link;
 use sidewinder_render::{
-    AttributeSetIndex, OutcomeCount, Profile, ProfileSample, Severity, StateIndex, ThreadIndex, ThreadState,
+    OutcomeCount, Profile, ProfileSample, Severity, StateIndex, StatedAttributes, ThreadIndex, ThreadState,
     TimeSlicedCounts,
 };
 
@@ -135,7 +135,7 @@ impl ProfileCollector {
                 thread: ThreadIndex(key.thread),
                 span: key.span.and_then(|span| spans.get(span as usize).copied()).unwrap_or_default(),
                 state: key.state.map(StateIndex),
-                attributes: AttributeSetIndex::EMPTY,
+                stated: StatedAttributes::default(),
                 stack: builder.stack(&mut stage.namer, walked, key.lock),
                 count,
             })

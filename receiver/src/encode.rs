@@ -6,10 +6,8 @@ use std::time::UNIX_EPOCH;
 use sidewinder_kind::SampleShape;
 use sidewinder_otlp::builder::{ProfileType, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value, conformance};
-use sidewinder_profile::{AttributeSetIndex, Dictionary, Marker, StackIndex};
-use sidewinder_render::{
-    AttributeSet, AttributeValue, Attributes, Profile, ProfileThread, SampleType, ThreadState,
-};
+use sidewinder_profile::{AttributeSetIndex, Dictionary, Marker, StackIndex, StatedAttributes};
+use sidewinder_render::{Profile, ProfileThread, SampleType, ThreadState};
 
 use crate::report::LOCK_ID;
 use crate::resource::key;
@@ -47,10 +45,9 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
             .entry(sample.stack)
             .or_insert_with(|| encoded_stack(profile, sample.stack, &mut dictionary));
         let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
-        let stated = profile.attribute_sets.get(sample.attributes.0 as usize);
         let (resource, attributes) =
-            *contexts.entry((sample.thread, sample.state, sample.attributes, markers)).or_insert_with(|| {
-                let context = SampleContext { thread, state, markers, stated };
+            *contexts.entry((sample.thread, sample.state, sample.stated, markers)).or_insert_with(|| {
+                let context = SampleContext { thread, state, markers, stated: sample.stated };
                 (context.resource(&mut dictionary), context.attributes(&mut dictionary))
             });
         let identity = SampleIdentity { resource, profile_type, stack, attributes, link: sample.span };
@@ -146,15 +143,14 @@ struct SampleContext<'a> {
     state: Option<&'a ThreadState>,
     markers: StackMarkers<'a>,
     /// What its sender has stated.
-    stated: Option<&'a AttributeSet>,
+    stated: StatedAttributes,
 }
 
 impl SampleContext<'_> {
     /// The resource as its sender stated it, or else with what is known of the process.
     fn resource(&self, dictionary: &mut Dictionary) -> AttributeSetIndex {
-        if let Some(stated) = self.stated.filter(|stated| !stated.resource.is_empty()) {
-            let lists = lists(&stated.resource);
-            return dictionary.add_attributes(values(&stated.resource, &lists));
+        if self.stated.resource != AttributeSetIndex::default() {
+            return self.stated.resource;
         }
         let ProfileThread { process, pid, container, .. } = self.thread;
         let texts = [(key::PROCESS_EXECUTABLE_NAME, &**process)].into_iter().chain(container.attributes());
@@ -165,16 +161,12 @@ impl SampleContext<'_> {
 
     /// What the profile says of the sample, and what else its sender has stated.
     fn attributes(&self, dictionary: &mut Dictionary) -> AttributeSetIndex {
-        let none = Attributes::default();
-        let stated = self.stated.map_or(&none, |stated| &*stated.sample);
-        let lists = lists(stated);
         let state = self.state.into_iter().flat_map(|state| {
             [(ThreadState::STATE_KEY, &*state.state), (ThreadState::CAUSE_KEY, &*state.cause)]
         });
         let texts = state.chain(self.markers.lock.map(|id| (LOCK_ID, id)));
         let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, Value::Str(text)));
-        // Of two values of a key, the builder takes the first.
-        let extra: Vec<_> = texts.chain(values(stated, &lists)).collect();
+        let extra: Vec<_> = texts.collect();
         let attributes = SampleAttributes {
             thread_id: (self.thread.tid > 0).then_some(self.thread.tid.into()),
             thread_name: Some(&*self.thread.name).filter(|name| !name.is_empty()),
@@ -182,34 +174,9 @@ impl SampleContext<'_> {
             extra: &extra,
             ..SampleAttributes::default()
         };
-        attributes.add_to(dictionary)
+        let known = attributes.add_to(dictionary);
+        dictionary.add_union(known, self.stated.sample)
     }
-}
-
-/// The texts of each attribute that is a list of them.
-fn lists(attributes: &Attributes) -> Vec<Vec<String>> {
-    let texts = |value: &AttributeValue| match value {
-        AttributeValue::List(values) => {
-            values.iter().filter_map(AttributeValue::as_str).map(str::to_owned).collect()
-        }
-        _ => Vec::new(),
-    };
-    attributes.values().map(texts).collect()
-}
-
-/// The attributes as a report takes them; `lists` are those of the same attributes. It can't hold those of other types.
-fn values<'a>(attributes: &'a Attributes, lists: &'a [Vec<String>]) -> Vec<(&'a str, Value<'a>)> {
-    let value = |(value, texts): (&'a AttributeValue, &'a Vec<String>)| {
-        Some(match value {
-            AttributeValue::Str(text) => Value::Str(text),
-            AttributeValue::Int(number) => Value::Int(*number),
-            AttributeValue::Bool(truth) => Value::Bool(*truth),
-            AttributeValue::List(_) => Value::Strings(texts),
-            AttributeValue::Other(_) => return None,
-        })
-    };
-    let entries = attributes.iter().zip(lists);
-    entries.filter_map(|((key, of), texts)| Some((&**key, value((of, texts))?))).collect()
 }
 
 #[cfg(test)]
@@ -220,9 +187,7 @@ mod tests {
     use sidewinder_kind::Kind;
     use sidewinder_otlp::decode;
     use sidewinder_profile::{BuildIds, FrameType, Location, SourceLine};
-    use sidewinder_render::{
-        AttributeSetIndex, NameStyle, ProfileSample, StateIndex, ThreadIndex, ValueType, frame_label,
-    };
+    use sidewinder_render::{NameStyle, ProfileSample, StateIndex, ThreadIndex, ValueType, frame_label};
 
     use super::*;
     use crate::import;
@@ -272,7 +237,7 @@ mod tests {
             thread: ThreadIndex(0),
             span,
             state: Some(StateIndex(0)),
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack: stacks[stack],
             count,
         };

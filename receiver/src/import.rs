@@ -14,10 +14,11 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_config::open_input;
 use sidewinder_kind::{CPU_TIME, SAMPLES, SampleShape};
-use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, DecodedSample, MAX_MESSAGE_BYTES};
+use sidewinder_otlp::decode::{DecodeError, MAX_MESSAGE_BYTES, is_collector_file};
+use sidewinder_otlp::read::{ReadProfile, ReadSample, read_collector_file, read_profiles_data};
+use sidewinder_profile::Dictionary;
 use sidewinder_render::{
-    ExpansionBudget, ExpansionError, Marker, Period, Profile, ReadError, SampleType, TimeSlicedCounts,
-    ValueType,
+    ExpansionBudget, ExpansionError, Marker, Profile, ReadError, SampleType, TimeSlicedCounts,
 };
 use tracing::warn;
 
@@ -89,18 +90,35 @@ pub(crate) fn read_profiles(
     }
 }
 
-/// Decodes a file of one message, or what the Collector's file exporter and our own write. Of one that was left or is being written,
-/// the last message may not be whole.
-fn decode_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
-    if !decode::is_collector_file(bytes) {
-        return decode::decode_profiles_data(bytes);
+/// The profiles of a document, and what they refer to.
+struct Document {
+    dictionary: Dictionary,
+    profiles: Vec<ReadProfile>,
+}
+
+impl Document {
+    fn read(
+        bytes: &[u8],
+        read: impl Fn(&[u8], &mut Dictionary) -> Result<Vec<ReadProfile>, DecodeError>,
+    ) -> Result<Self, DecodeError> {
+        let mut dictionary = Dictionary::default();
+        let profiles = read(bytes, &mut dictionary)?;
+        Ok(Self { dictionary, profiles })
     }
-    match decode::decode_collector_file(bytes) {
-        Err(error @ DecodeError::CutOff { offset: end @ 1.., .. }) => {
-            warn!(%error, "the end of the file is not shown");
-            decode::decode_collector_file(bytes.get(..end).unwrap_or_default())
+
+    /// Reads a file of one message, or what the Collector's file exporter and our own write. Of one that was left or is being
+    /// written, the last message may not be whole.
+    fn read_file(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if !is_collector_file(bytes) {
+            return Self::read(bytes, read_profiles_data);
         }
-        decoded => decoded,
+        match Self::read(bytes, read_collector_file) {
+            Err(error @ DecodeError::CutOff { offset: end @ 1.., .. }) => {
+                warn!(%error, "the end of the file is not shown");
+                Self::read(bytes.get(..end).unwrap_or_default(), read_collector_file)
+            }
+            read => read,
+        }
     }
 }
 
@@ -121,13 +139,13 @@ pub(crate) fn from_report_bytes(
     bytes: &[u8],
     sample_type: Option<&str>,
 ) -> Result<Profile, ImportError> {
-    let profiles = decode_file(bytes)?;
-    let found = sample_types(&profiles)?;
+    let document = Document::read_file(bytes)?;
+    let found = sample_types(&document.profiles)?;
     let wanted = sample_type.or(found.first().map(String::as_str)).ok_or(ImportError::NoProfile)?;
-    let of_type: Vec<_> = profiles.iter().filter(|profile| &*profile.sample_type == wanted).collect();
+    let of_type = document.of_type(wanted);
     let mut expansion = message_expansion(bytes);
     match of_type.first() {
-        Some(first) => Ok(from_otlp_profiles(title, &of_type, measure(first), &mut expansion)?),
+        Some(first) => Ok(document.profile(title, &of_type, measure(first), &mut expansion)?),
         None => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
     }
 }
@@ -140,27 +158,28 @@ fn message_expansion(message: &[u8]) -> ExpansionBudget {
 
 /// Reads the profiles of each sample type, in the order of [`sample_types`].
 fn all_from_report_bytes(title: &str, bytes: &[u8]) -> Result<Vec<Profile>, ImportError> {
-    let profiles = decode_file(bytes)?;
+    let document = Document::read_file(bytes)?;
     let mut expansion = message_expansion(bytes);
     let mut read = Vec::new();
-    for wanted in sample_types(&profiles)? {
-        let of_type: Vec<_> = profiles.iter().filter(|profile| *profile.sample_type == *wanted).collect();
+    for wanted in sample_types(&document.profiles)? {
+        let of_type = document.of_type(&wanted);
         if let Some(first) = of_type.first() {
-            read.push(from_otlp_profiles(title, &of_type, measure(first), &mut expansion)?);
+            read.push(document.profile(title, &of_type, measure(first), &mut expansion)?);
         }
     }
     if read.is_empty() { Err(ImportError::NoProfile) } else { Ok(read) }
 }
 
 /// The names of the sample types, that of CPU samples first, then in the order of the profiles.
-fn sample_types(profiles: &[DecodedProfile]) -> Result<Vec<String>, DecodeError> {
+fn sample_types(profiles: &[ReadProfile]) -> Result<Vec<String>, DecodeError> {
     let mut found: Vec<String> = Vec::new();
     for profile in profiles {
-        if !found.iter().any(|known| **known == *profile.sample_type) {
+        let name = &profile.sample_type.value_type.name;
+        if !found.iter().any(|known| **known == **name) {
             if found.len() == MEASURES_MAX {
                 return Err(DecodeError::TooManyTypes(MEASURES_MAX));
             }
-            found.push(profile.sample_type.to_string());
+            found.push(name.to_string());
         }
     }
     // Stable: the others stay in their order.
@@ -169,20 +188,20 @@ fn sample_types(profiles: &[DecodedProfile]) -> Result<Vec<String>, DecodeError>
 }
 
 /// The meaning of the samples of a profile. If samples have a period without a type, it is CPU time.
-fn measure(profile: &DecodedProfile) -> SampleType {
-    let value_type = ValueType::new(Arc::clone(&profile.sample_type), Arc::clone(&profile.sample_unit));
-    let is_untyped = profile.period_type.is_empty() && *profile.sample_type == *SAMPLES.name;
-    let period_type = || ValueType::new(Arc::clone(&profile.period_type), Arc::clone(&profile.period_unit));
-    let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0).map(|amount| Period {
-        value_type: if is_untyped { CPU_TIME.into() } else { period_type() },
-        amount,
-    });
-    SampleType { value_type, period }
+fn measure(profile: &ReadProfile) -> SampleType {
+    let mut measure = profile.sample_type.clone();
+    if let Some(period) = &mut measure.period
+        && period.value_type.name.is_empty()
+        && *measure.value_type.name == *SAMPLES.name
+    {
+        period.value_type = CPU_TIME.into();
+    }
+    measure
 }
 
 /// What the samples of profiles say of each event. Where some have times or values and others don't, events are only summed up.
-fn shape<'a>(mut samples: impl Iterator<Item = &'a DecodedSample>) -> SampleShape {
-    let of = |sample: &DecodedSample| match (&*sample.timestamps_unix_ns, &*sample.values) {
+fn shape<'a>(mut samples: impl Iterator<Item = &'a ReadSample>) -> SampleShape {
+    let of = |sample: &ReadSample| match (&*sample.times_unix_ns, &*sample.values) {
         ([], _) => SampleShape::Values,
         (_, []) => SampleShape::Timestamps,
         _ => SampleShape::TimestampsAndValues,
@@ -198,9 +217,9 @@ pub(crate) fn from_message(
     message: &[u8],
     memory_bytes: usize,
 ) -> Result<Vec<(Profile, usize)>, ImportError> {
-    let profiles = decode::decode_profiles_data(message)?;
-    let mut by_measure: Vec<(SampleType, Vec<&DecodedProfile>)> = Vec::new();
-    for profile in &profiles {
+    let document = Document::read(message, read_profiles_data)?;
+    let mut by_measure: Vec<(SampleType, Vec<&ReadProfile>)> = Vec::new();
+    for profile in &document.profiles {
         let measure = measure(profile);
         let known = by_measure.iter().position(|(known, _)| *known == measure);
         let at = known.unwrap_or(by_measure.len());
@@ -214,53 +233,59 @@ pub(crate) fn from_message(
     }
     let mut expansion = message_expansion(message).within_memory(memory_bytes);
     let read = |(measure, profiles): (_, Vec<_>)| {
-        Ok((from_otlp_profiles(title, &profiles, measure, &mut expansion)?, profiles.len()))
+        Ok((document.profile(title, &profiles, measure, &mut expansion)?, profiles.len()))
     };
     by_measure.into_iter().map(read).collect()
 }
 
-/// Merges profiles of one measure, whatever their processes.
-fn from_otlp_profiles(
-    title: &str,
-    profiles: &[&DecodedProfile],
-    measure: SampleType,
-    expansion: &mut ExpansionBudget,
-) -> Result<Profile, ExpansionError> {
-    let of_type = || profiles.iter().copied();
-    let times = || {
-        let samples = of_type().flat_map(|profile| &profile.samples);
-        samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
-    };
-    // If events have no times, the time range of the profiles is used.
-    let end_of = |profile: &DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
-    let start_ns = times().min().or_else(|| of_type().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
-    let has_times = times().next().is_some();
-    let end_ns = times().max().or_else(|| of_type().map(end_of).max()).unwrap_or(0).max(start_ns);
-    let mut builder = ImportBuilder::new(expansion);
-    let mut counts = TimeSlicedCounts::new();
-    for profile in of_type() {
-        for sample in &profile.samples {
-            let key = builder.event_key(profile, sample)?;
-            for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
-                // Events without a value are only counted.
-                let value = sample.values.get(at).map_or(1, |value| u64::try_from(*value).unwrap_or(0));
-                counts.add(*time_ns, key, value);
-            }
-            if let ([], [value]) = (&*sample.timestamps_unix_ns, &*sample.values) {
-                counts.add(start_ns, key, u64::try_from(*value).unwrap_or(0));
+impl Document {
+    /// The profiles of a sample type.
+    fn of_type(&self, name: &str) -> Vec<&ReadProfile> {
+        self.profiles.iter().filter(|profile| *profile.sample_type.value_type.name == *name).collect()
+    }
+
+    /// Merges profiles of one measure, whatever their processes.
+    fn profile(
+        &self,
+        title: &str,
+        profiles: &[&ReadProfile],
+        measure: SampleType,
+        expansion: &mut ExpansionBudget,
+    ) -> Result<Profile, ExpansionError> {
+        let of_type = || profiles.iter().copied();
+        let samples = || of_type().flat_map(|profile| &profile.samples);
+        let times = || samples().flat_map(|sample| sample.times_unix_ns.iter().copied());
+        // If events have no times, the time range of the profiles is used.
+        let first_ns = || of_type().map(|profile| profile.time_unix_ns).min();
+        let end_of = |profile: &ReadProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
+        let last_ns = || of_type().map(end_of).max();
+        let start_ns = times().min().or_else(first_ns).unwrap_or(0);
+        let has_times = times().next().is_some();
+        let end_ns = times().max().or_else(last_ns).unwrap_or(0).max(start_ns);
+        let mut builder = ImportBuilder::new(&self.dictionary, expansion);
+        let mut counts = TimeSlicedCounts::new();
+        for profile in of_type() {
+            for sample in &profile.samples {
+                let key = builder.event_key(profile.resource, sample)?;
+                for (at, time_ns) in sample.times_unix_ns.iter().enumerate() {
+                    // Events without a value are only counted.
+                    let value = sample.values.get(at).map_or(1, |value| u64::try_from(*value).unwrap_or(0));
+                    counts.add(*time_ns, key, value);
+                }
+                if let ([], [value]) = (&*sample.times_unix_ns, &*sample.values) {
+                    counts.add(start_ns, key, u64::try_from(*value).unwrap_or(0));
+                }
             }
         }
+        let rows = counts.rows_since(start_ns);
+        Ok(Profile {
+            covered_unix_ns: first_ns().unwrap_or(0)..last_ns().unwrap_or(0),
+            shape: shape(samples()),
+            start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
+            duration: Duration::from_nanos(end_ns - start_ns),
+            slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
+            samples: rows.map(|(slice, key, count)| ImportBuilder::sample(slice, key, count)).collect(),
+            ..builder.into_profile(Profile::new(title.to_owned(), measure))
+        })
     }
-    let rows = counts.rows_since(start_ns);
-    let samples = rows.filter_map(|(slice, key, count)| builder.sample(slice, key, count)).collect();
-    Ok(Profile {
-        covered_unix_ns: of_type().map(|profile| profile.time_unix_ns).min().unwrap_or(0)
-            ..of_type().map(end_of).max().unwrap_or(0),
-        shape: shape(of_type().flat_map(|profile| &profile.samples)),
-        start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
-        duration: Duration::from_nanos(end_ns - start_ns),
-        slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
-        samples,
-        ..builder.into_profile(Profile::new(title.to_owned(), measure))
-    })
 }

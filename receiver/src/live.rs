@@ -369,7 +369,7 @@ mod tests {
                 thread: sidewinder_render::ThreadIndex(0),
                 span: sidewinder_profile::LinkIndex::default(),
                 state: None,
-                attributes: sidewinder_render::AttributeSetIndex::EMPTY,
+                stated: sidewinder_render::StatedAttributes::default(),
                 stack: sidewinder_profile::StackIndex::default(),
                 count: 3,
             });

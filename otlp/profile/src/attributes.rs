@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::index::AttributeSetIndex;
+
 /// The attribute keys that have a meaning here.
 pub mod key {
     /// On a location: the language or runtime of the frame, a [`FrameType`](crate::FrameType).
@@ -187,10 +189,10 @@ impl AttributeValue {
 pub type Attributes = BTreeMap<Arc<str>, AttributeValue>;
 
 /// What samples have in common, as their sender states it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct AttributeSet {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct StatedAttributes {
     /// The attributes of their resource; empty if nothing is stated.
-    pub resource: Arc<Attributes>,
+    pub resource: AttributeSetIndex,
     /// Their own.
-    pub sample: Arc<Attributes>,
+    pub sample: AttributeSetIndex,
 }

@@ -162,6 +162,17 @@ impl Dictionary {
         self.add_mapping(Mapping { filename, ..Mapping::default() })
     }
 
+    /// Both sets as one. Of two values of a key, the one of the first set counts.
+    pub fn add_union(&mut self, first: AttributeSetIndex, second: AttributeSetIndex) -> AttributeSetIndex {
+        let mut union = self.attribute_set(first).to_vec();
+        let has_key = |key| union.iter().any(|index| self.attribute(*index).key == key);
+        let of_second = self.attribute_set(second).iter();
+        let others: Vec<_> =
+            of_second.filter(|index| !has_key(self.attribute(**index).key)).copied().collect();
+        union.extend(others);
+        self.add_attribute_set(union)
+    }
+
     /// A mapping.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingIndex {
         let index = self.mappings.intern(mapping);
@@ -675,6 +686,17 @@ mod tests {
             .collect();
         assert_eq!(dictionary.add_attribute_set(again), set);
         assert_eq!(dictionary.add_attributes([]), AttributeSetIndex::default());
+    }
+
+    #[test]
+    fn of_two_sets_the_first_counts() {
+        let mut dictionary = Dictionary::default();
+        let [first, second] = [[("a", 1), ("b", 1)], [("b", 2), ("c", 2)]]
+            .map(|set| dictionary.add_attributes(set.map(|(key, number)| (key, Value::Int(number)))));
+        let union = dictionary.add_union(first, second);
+        let numbers: Vec<_> =
+            dictionary.attributes_of(union).map(|(key, value)| (key, value.as_int())).collect();
+        assert_eq!(numbers, [("a", Some(1)), ("b", Some(1)), ("c", Some(2))]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod marker;
 mod sample_type;
 mod table;
 
-pub use attributes::{AttributeSet, AttributeValue, Attributes, Value, key};
+pub use attributes::{AttributeValue, Attributes, StatedAttributes, Value, key};
 pub use dictionary::{
     Attribute, BuildIds, Dictionary, DictionaryCopier, Frame, Function, Line, Link, Location, Mapping,
     SourceLine,

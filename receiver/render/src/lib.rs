@@ -67,8 +67,8 @@ pub use names::{DisplayNames, NameStyle};
 pub use page::{live_page, write_page};
 pub use pprof::write_pprof_pair;
 pub use profile::{
-    AttributeSetIndex, MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, Severity,
-    StateIndex, ThreadIndex, ThreadState,
+    MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, Severity, StateIndex, ThreadIndex,
+    ThreadState,
 };
 pub use read::{
     NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
@@ -76,7 +76,8 @@ pub use read::{
 };
 pub use renames::{RenamedBinary, match_renamed_binaries};
 pub use sidewinder_profile::{
-    AttributeSet, AttributeValue, Attributes, FrameType, Marker, Period, SampleType, Truncation, ValueType,
+    AttributeValue, Attributes, FrameType, Marker, Period, SampleType, StatedAttributes, Truncation,
+    ValueType,
 };
 pub use summary::{RecordingSummary, group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

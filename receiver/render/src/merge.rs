@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sidewinder_profile::{Dictionary, DictionaryCopier, Table};
+use sidewinder_profile::{Dictionary, DictionaryCopier, StatedAttributes, Table};
 
 use crate::profile::{
-    AttributeSetIndex, MergedRecording, Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex,
-    ThreadState,
+    MergedRecording, Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex, ThreadState,
 };
 
 /// Both recordings, each as a part of one slice: the comparison is of shares, not of times.
@@ -49,7 +48,7 @@ impl MergedTables {
                     thread,
                     span: copier.link(&mut self.dictionary, sample.span),
                     state,
-                    attributes: AttributeSetIndex::EMPTY,
+                    stated: StatedAttributes::default(),
                     stack: copier.stack(&mut self.dictionary, sample.stack),
                     count: 0,
                 })

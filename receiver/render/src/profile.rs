@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::{Kind, SampleShape};
 use sidewinder_profile::{
-    AttributeSet, Dictionary, Frame, FrameIndex, Index as _, LinkIndex, SampleType, StackIndex, index_types,
+    Dictionary, Frame, FrameIndex, Index as _, LinkIndex, SampleType, StackIndex, StatedAttributes,
+    index_types,
 };
 
 use crate::annotation::Annotations;
@@ -36,8 +37,6 @@ pub struct Profile {
     pub threads: Vec<ProfileThread>,
     /// States of threads.
     pub states: Vec<ThreadState>,
-    /// What the senders of samples state of them; the first set is empty.
-    pub attribute_sets: Vec<AttributeSet>,
     /// The count of each stack, in any order; equal samples need not be merged.
     pub samples: Vec<ProfileSample>,
     /// The outcomes of interrupts; each interrupt is counted once.
@@ -55,8 +54,6 @@ index_types! {
     pub ThreadIndex,
     /// Index in [`Profile::states`].
     pub StateIndex,
-    /// Index in [`Profile::attribute_sets`]. 0: the set without attributes.
-    pub AttributeSetIndex,
 }
 
 /// A thread.
@@ -92,11 +89,6 @@ impl ThreadState {
     pub const RUNNING: &str = "running";
 }
 
-impl AttributeSetIndex {
-    /// The set without attributes.
-    pub const EMPTY: Self = Self(0);
-}
-
 /// Events with the same slice, thread, span, state, attributes and stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSample {
@@ -109,7 +101,7 @@ pub struct ProfileSample {
     /// The state of the thread, in profiles of waits and of wall time.
     pub state: Option<StateIndex>,
     /// What the sender states of it: the thread and the state follow from that, if there is a sender.
-    pub attributes: AttributeSetIndex,
+    pub stated: StatedAttributes,
     /// The stack.
     pub stack: StackIndex,
     /// The number of events.
@@ -185,7 +177,6 @@ impl Profile {
             dictionary: Dictionary::default(),
             threads: Vec::new(),
             states: Vec::new(),
-            attribute_sets: vec![AttributeSet::default()],
             samples: Vec::new(),
             outcomes: Vec::new(),
             recordings: Vec::new(),
@@ -255,8 +246,7 @@ impl Profile {
 
     /// The samples as they are shown, without their attributes: sorted, with equal ones merged.
     pub(crate) fn samples_without_attributes(&self) -> Vec<ProfileSample> {
-        let shown =
-            |sample: &ProfileSample| ProfileSample { attributes: AttributeSetIndex::EMPTY, ..*sample };
+        let shown = |sample: &ProfileSample| ProfileSample { stated: StatedAttributes::default(), ..*sample };
         merged(self.samples.iter().map(shown))
     }
 

@@ -9,7 +9,7 @@ use sidewinder_profile::{
     BuildIds, Dictionary, FrameType, Link, Location, LocationIndex, Mapping, MappingIndex, SourceLine,
 };
 use sidewinder_render::{
-    AttributeSetIndex, NameStyle, Profile, ProfileFormat, ProfileSample, ProfileThread, SampleType,
+    NameStyle, Profile, ProfileFormat, ProfileSample, ProfileThread, SampleType, StatedAttributes,
     ThreadIndex, write,
 };
 
@@ -46,7 +46,7 @@ fn profile() -> Profile {
         thread: ThreadIndex(0),
         span,
         state: None,
-        attributes: AttributeSetIndex::EMPTY,
+        stated: StatedAttributes::default(),
         stack: dictionary.add_stack(stack),
         count,
     };

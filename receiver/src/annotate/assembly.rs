@@ -303,7 +303,7 @@ mod tests {
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
     use sidewinder_profile::{BuildIds, Dictionary, LinkIndex, Location, Mapping, SourceLine};
-    use sidewinder_render::{AttributeSetIndex, ProfileSample, ProfileThread, SampleType, ThreadIndex};
+    use sidewinder_render::{ProfileSample, ProfileThread, SampleType, StatedAttributes, ThreadIndex};
 
     use super::*;
     use crate::hex;
@@ -352,7 +352,7 @@ mod tests {
                 thread: ThreadIndex(0),
                 span: LinkIndex::default(),
                 state: None,
-                attributes: AttributeSetIndex::EMPTY,
+                stated: StatedAttributes::default(),
                 stack: dictionary.add_stack(&[location]),
                 count: 3,
             };

@@ -14,8 +14,8 @@ use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    AttributeSetIndex, DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile,
-    ProfileSample, SampleType, StateIndex, TableLengths, ThreadIndex,
+    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, SampleType,
+    StateIndex, StatedAttributes, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
@@ -146,7 +146,7 @@ impl SlidingWindow {
             thread: self.thread(event, stage),
             span: event.span.map(|span| self.builder.profile.dictionary.add_link(span)).unwrap_or_default(),
             state: event.wait.map(|wait| self.state(wait)),
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack: self.builder.stack(&mut stage.namer, event.into(), event.lock.and_then(|lock| lock.id)),
             count: 0,
         };

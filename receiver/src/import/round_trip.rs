@@ -16,8 +16,9 @@ use sidewinder_profile::{
     LocationIndex, Mapping, MappingIndex, Marker, StackIndex, Value, key,
 };
 use sidewinder_render::{
-    AttributeSetIndex, DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, ProfileSample,
-    StateIndex, TableOptions, ThreadIndex, ThreadState, container_table, difference, table, thread_tables,
+    DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, ProfileSample, StateIndex,
+    StatedAttributes, TableOptions, ThreadIndex, ThreadState, container_table, difference, table,
+    thread_tables,
 };
 
 use super::all_from_report_bytes;
@@ -277,7 +278,7 @@ fn normal_form(mut profile: Profile) -> Profile {
     for sample in &mut profile.samples {
         sample.thread = ThreadIndex(threads[sample.thread.0 as usize]);
         sample.state = sample.state.map(|state| StateIndex(states[state.0 as usize]));
-        sample.attributes = AttributeSetIndex::EMPTY;
+        sample.stated = StatedAttributes::default();
     }
     let old = std::mem::take(&mut profile.dictionary);
     profile.samples.sort_by_cached_key(|sample| {

@@ -442,7 +442,7 @@ fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end()
             all += count;
             let frames: Vec<_> = profile.frames_of(stack).collect();
             let Some((marker, frames)) = frames.split_last() else { continue };
-            let names: Vec<_> = frames.iter().map(|frame| frame.name()).collect();
+            let names: Vec<_> = frames.iter().map(Frame::name).collect();
             if is_at_limit(marker) && names.len() == limit && names[0] == "burn" {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_kind::Kind;
 use sidewinder_profile::{FrameType, LinkIndex};
 use sidewinder_render::{
-    AttributeSetIndex, Profile, ProfileSample, ProfileThread, SampleType, SourceExcerpt, SourcePart,
+    Profile, ProfileSample, ProfileThread, SampleType, SourceExcerpt, SourcePart, StatedAttributes,
     ThreadIndex,
 };
 
@@ -41,7 +41,7 @@ pub(super) fn search() -> Profile {
         thread: ThreadIndex(0),
         span: LinkIndex::default(),
         state: None,
-        attributes: AttributeSetIndex::EMPTY,
+        stated: StatedAttributes::default(),
         stack: stack(number),
         count,
     };

@@ -7,8 +7,8 @@ use sidewinder_profile::{
     Dictionary, FrameType, Line, Link, LinkIndex, Location, LocationIndex, Marker, SourceLine, StackIndex,
 };
 use sidewinder_render::{
-    AttributeSetIndex, MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, SampleType,
-    Severity, StateIndex, ThreadIndex, ThreadState,
+    MergedRecording, OutcomeCount, Profile, ProfileSample, ProfileThread, SampleType, Severity, StateIndex,
+    StatedAttributes, ThreadIndex, ThreadState,
 };
 
 /// A frame of a profile, in plain values.
@@ -98,7 +98,7 @@ pub(crate) fn server() -> Profile {
         thread: ThreadIndex(thread),
         span,
         state: None,
-        attributes: AttributeSetIndex::EMPTY,
+        stated: StatedAttributes::default(),
         stack: stack(number),
         count: 1,
     };
@@ -229,7 +229,7 @@ pub(crate) fn wall() -> Profile {
         thread: ThreadIndex(thread),
         span: LinkIndex::default(),
         state: Some(StateIndex(state)),
-        attributes: AttributeSetIndex::EMPTY,
+        stated: StatedAttributes::default(),
         stack: stack(number),
         count: ms * 1_000_000,
     };

@@ -122,6 +122,12 @@ impl<'a> Frame<'a> {
         !self.location.is_unnamed && (self.line.function != FunctionIndex::default() || is_labelled())
     }
 
+    /// The name that the function has in its source; empty if unknown.
+    #[must_use]
+    pub fn function_name(&self) -> &'a str {
+        self.dictionary.string(self.function().name)
+    }
+
     /// The function's linker symbol; empty if it is the name.
     #[must_use]
     pub fn system_name(&self) -> &'a str {

@@ -111,7 +111,7 @@ pub(crate) fn profile(frames: &[TestFrame], stacks: &[(&[usize], u64)]) -> Profi
         thread: ThreadIndex(0),
         span: LinkIndex::default(),
         state: None,
-        attributes: AttributeSetIndex::EMPTY,
+        stated: StatedAttributes::default(),
         stack: add_stack(&mut dictionary, stack.iter().map(|frame| &frames[*frame])),
         count,
     };
@@ -139,7 +139,6 @@ pub(crate) fn profile(frames: &[TestFrame], stacks: &[(&[usize], u64)]) -> Profi
             container: "".into(),
         }],
         states: Vec::new(),
-        attribute_sets: vec![AttributeSet::default()],
         samples,
         recordings: Vec::new(),
         annotations: Annotations::default(),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use sidewinder_kind::Kind;
 use sidewinder_profile::{
-    Dictionary, FrameType, LinkIndex, Location, LocationIndex, Marker, SampleType, SourceLine, Table,
+    Dictionary, FrameType, LinkIndex, Location, LocationIndex, Marker, SampleType, SourceLine,
+    StatedAttributes, Table,
 };
 
 use super::error::ReadError;
@@ -13,7 +14,7 @@ use super::locations::add_location;
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::label::{ParsedLabel, unescape_name};
-use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
+use crate::profile::{Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The suffixes that FlameGraph's tools append to names, with the type of the code, and whether it was generated at run time.
 const SUFFIXES: [(&str, FrameType, bool); 3] = [
@@ -57,7 +58,7 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
             thread: threads.intern(process),
             span: LinkIndex::default(),
             state: None,
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack: dictionary.add_stack(&stack),
             count,
         });

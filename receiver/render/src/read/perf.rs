@@ -7,7 +7,7 @@ use std::time::Duration;
 use sidewinder_kind::{CPU_TIME, Counter, Kind, SampleShape, unit};
 use sidewinder_profile::{
     Dictionary, FrameType, LinkIndex, Location, LocationIndex, MappingIndex, Marker, Period, SampleType,
-    SourceLine, StackIndex, Table, ValueType, index_types,
+    SourceLine, StackIndex, StatedAttributes, Table, ValueType, index_types,
 };
 
 use super::error::ReadError;
@@ -15,7 +15,7 @@ use super::guess::{FrameHints, guess_frame_type};
 use super::locations::common_type;
 use crate::counts::TimeSlicedCounts;
 use crate::expansion::{ExpansionBudget, ExpansionError};
-use crate::profile::{AttributeSetIndex, Profile, ProfileSample, ProfileThread, ThreadIndex};
+use crate::profile::{Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";
@@ -219,7 +219,7 @@ impl PerfProfile {
             thread,
             span: LinkIndex::default(),
             state: None,
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack,
             count: count / divisor,
         });

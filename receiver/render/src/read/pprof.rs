@@ -7,7 +7,7 @@ use prost::Message as _;
 use sidewinder_kind::unit;
 use sidewinder_profile::{
     BuildIds, Dictionary, FrameType, Line, Link, Location, LocationIndex, Mapping, MappingIndex, Marker,
-    Period, SampleType, SourceLine, Table, ValueType,
+    Period, SampleType, SourceLine, StatedAttributes, Table, ValueType,
 };
 
 use super::error::ReadError;
@@ -18,9 +18,7 @@ use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::label::ParsedLabel;
 use crate::pprof::proto;
-use crate::profile::{
-    AttributeSetIndex, Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex, ThreadState,
-};
+use crate::profile::{Profile, ProfileSample, ProfileThread, StateIndex, ThreadIndex, ThreadState};
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
 /// otherwise a value that is a time, otherwise the last value, which is pprof's own default.
@@ -326,7 +324,7 @@ impl<'a> SampleReader<'a> {
             thread: self.threads.intern(thread),
             span: span.unwrap_or_default(),
             state: labels.state().map(|state| self.states.intern(state)),
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack: dictionary.add_stack(&stack),
             count,
         }))

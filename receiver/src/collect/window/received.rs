@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::time::SystemTime;
 
 use sidewinder_profile::DictionaryCopier;
-use sidewinder_render::{AttributeSetIndex, Profile, ProfileSample, StateIndex, ThreadIndex};
+use sidewinder_render::{Profile, ProfileSample, StateIndex, StatedAttributes, ThreadIndex};
 
 use super::{SLICE_NS, SlidingWindow, monotonic_ns};
 
@@ -34,7 +34,7 @@ impl SlidingWindow {
                 thread: ThreadIndex(thread),
                 span,
                 state: sample.state.and_then(|state| index_in(&states, state.0)).map(StateIndex),
-                attributes: AttributeSetIndex::EMPTY,
+                stated: StatedAttributes::default(),
                 stack,
                 count: 0,
             };
@@ -118,7 +118,7 @@ mod tests {
                 thread: ThreadIndex(0),
                 span: LinkIndex::default(),
                 state: Some(StateIndex(0)),
-                attributes: AttributeSetIndex::EMPTY,
+                stated: StatedAttributes::default(),
                 stack: dictionary.add_stack(&[location]),
                 count: 2,
             });

@@ -197,7 +197,7 @@ pub(super) mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_profile::{Dictionary, LinkIndex, Location, SourceLine};
-    use sidewinder_render::{AttributeSetIndex, ProfileSample, ProfileThread, SampleType, ThreadIndex};
+    use sidewinder_render::{ProfileSample, ProfileThread, SampleType, StatedAttributes, ThreadIndex};
 
     use super::*;
 
@@ -227,7 +227,7 @@ pub(super) mod tests {
             thread: ThreadIndex(thread),
             span: LinkIndex::default(),
             state: None,
-            attributes: AttributeSetIndex::EMPTY,
+            stated: StatedAttributes::default(),
             stack: dictionary.add_stack(stack),
             count,
         };
