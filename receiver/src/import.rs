@@ -79,14 +79,18 @@ pub(crate) fn read_profiles(
         add_truncation_reasons(&mut profile);
         return Ok(vec![profile]);
     }
-    let mut report = Vec::new();
-    file.take(MAX_MESSAGE_BYTES as u64 + 1).read_to_end(&mut report)?;
-    if report.len() > MAX_MESSAGE_BYTES {
-        return Err(ImportError::TooLarge);
-    }
+    // What the file holds is not kept beside what is read of it.
+    let (document, expansion) = {
+        let mut report = Vec::new();
+        file.take(MAX_MESSAGE_BYTES as u64 + 1).read_to_end(&mut report)?;
+        if report.len() > MAX_MESSAGE_BYTES {
+            return Err(ImportError::TooLarge);
+        }
+        (Document::read_file(&report)?, message_expansion(&report))
+    };
     match sample_type {
-        Some(_) => Ok(vec![from_report_bytes(&title, &report, sample_type)?]),
-        None => all_from_report_bytes(&title, &report),
+        Some(_) => Ok(vec![document.of_sample_type(&title, sample_type, expansion)?]),
+        None => document.of_each_sample_type(&title, expansion),
     }
 }
 
@@ -139,35 +143,13 @@ pub(crate) fn from_report_bytes(
     bytes: &[u8],
     sample_type: Option<&str>,
 ) -> Result<Profile, ImportError> {
-    let document = Document::read_file(bytes)?;
-    let found = sample_types(&document.profiles)?;
-    let wanted = sample_type.or(found.first().map(String::as_str)).ok_or(ImportError::NoProfile)?;
-    let of_type = document.of_type(wanted);
-    let mut expansion = message_expansion(bytes);
-    match of_type.first() {
-        Some(first) => Ok(document.profile(title, &of_type, measure(first), &mut expansion)?),
-        None => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
-    }
+    Document::read_file(bytes)?.of_sample_type(title, sample_type, message_expansion(bytes))
 }
 
 /// What a message may expand to. It is not compressed.
 fn message_expansion(message: &[u8]) -> ExpansionBudget {
     let length = message.len() as u64;
     ExpansionBudget::for_document(length, length)
-}
-
-/// Reads the profiles of each sample type, in the order of [`sample_types`].
-fn all_from_report_bytes(title: &str, bytes: &[u8]) -> Result<Vec<Profile>, ImportError> {
-    let document = Document::read_file(bytes)?;
-    let mut expansion = message_expansion(bytes);
-    let mut read = Vec::new();
-    for wanted in sample_types(&document.profiles)? {
-        let of_type = document.of_type(&wanted);
-        if let Some(first) = of_type.first() {
-            read.push(document.profile(title, &of_type, measure(first), &mut expansion)?);
-        }
-    }
-    if read.is_empty() { Err(ImportError::NoProfile) } else { Ok(read) }
 }
 
 /// The names of the sample types, that of CPU samples first, then in the order of the profiles.
@@ -239,6 +221,38 @@ pub(crate) fn from_message(
 }
 
 impl Document {
+    /// The profiles of this sample type, by default of the first one.
+    fn of_sample_type(
+        &self,
+        title: &str,
+        sample_type: Option<&str>,
+        mut expansion: ExpansionBudget,
+    ) -> Result<Profile, ImportError> {
+        let found = sample_types(&self.profiles)?;
+        let wanted = sample_type.or(found.first().map(String::as_str)).ok_or(ImportError::NoProfile)?;
+        let of_type = self.of_type(wanted);
+        match of_type.first() {
+            Some(first) => Ok(self.profile(title, &of_type, measure(first), &mut expansion)?),
+            None => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
+        }
+    }
+
+    /// The profiles of each sample type, in the order of [`sample_types`].
+    fn of_each_sample_type(
+        &self,
+        title: &str,
+        mut expansion: ExpansionBudget,
+    ) -> Result<Vec<Profile>, ImportError> {
+        let mut read = Vec::new();
+        for wanted in sample_types(&self.profiles)? {
+            let of_type = self.of_type(&wanted);
+            if let Some(first) = of_type.first() {
+                read.push(self.profile(title, &of_type, measure(first), &mut expansion)?);
+            }
+        }
+        if read.is_empty() { Err(ImportError::NoProfile) } else { Ok(read) }
+    }
+
     /// The profiles of a sample type.
     fn of_type(&self, name: &str) -> Vec<&ReadProfile> {
         self.profiles.iter().filter(|profile| *profile.sample_type.value_type.name == *name).collect()
