@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::{self, DecodeError};
-use sidewinder_otlp::{ReportBuilder, ReportOptions, conformance};
+use sidewinder_otlp::{ReportBuilder, ReportOptions, conformance, read};
 use sidewinder_profile::{
     BuildIds, Dictionary, FrameType, Line, Link, LinkIndex, Location, Mapping, Marker, StackIndex, Value, key,
 };
@@ -229,6 +229,8 @@ proptest! {
     fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..300)) {
         let _ = decode::decode_profiles_data(&bytes);
         let _ = decode::decode_collector_file(&bytes);
+        let _ = read::read_profiles_data(&bytes, &mut Dictionary::default());
+        let _ = read::read_collector_file(&bytes, &mut Dictionary::default());
         let _ = conformance::check(&bytes);
     }
 
@@ -245,7 +247,9 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let _ = decode::decode_profiles_data(&bytes);
+        let decoded = decode::decode_profiles_data(&bytes);
+        let read = read::read_profiles_data(&bytes, &mut Dictionary::default());
+        prop_assert_eq!(read.is_ok(), decoded.is_ok(), "both refuse the same");
         let _ = conformance::check(&bytes);
     }
 }
