@@ -92,11 +92,9 @@ fn each_script_without_a_map_counts_once() {
         ("host.js", named("https://localhost/x.map")),
         ("folder.js", named(".")),
     ];
-    for _ in 0..2 {
-        for (name, text) in &scripts {
-            let script = program.write(name, text);
-            assert!(program.find(&script, text).is_none(), "{name}");
-        }
+    let scripts = scripts.map(|(name, text)| (program.write(name, &text), text));
+    for (script, text) in scripts.iter().chain(&scripts) {
+        assert!(program.find(script, text).is_none(), "{}", script.display());
     }
     // The script was written again after the process had loaded it.
     assert!(program.find(&program.path("none.js"), "let x;\n").is_none());
