@@ -94,7 +94,7 @@ fn each_script_without_a_map_counts_once() {
     ];
     let scripts = scripts.map(|(name, text)| (program.write(name, &text), text));
     for (script, text) in scripts.iter().chain(&scripts) {
-        assert!(program.find(script, text).is_none(), "{}", script.display());
+        assert!(program.find(script, text).is_none(), "{script:?}");
     }
     // The script was written again after the process had loaded it.
     assert!(program.find(&program.path("none.js"), "let x;\n").is_none());
