@@ -41,7 +41,7 @@ pub const BLOB_BYTES_MAX: usize = intf::SW_BLOB_BYTES as usize;
 pub enum WalkedRuntime {
     /// CPython: functions that it interprets.
     CPython,
-    /// HotSpot: methods of Java, and code of its own.
+    /// HotSpot: Java methods, and HotSpot's own code.
     HotSpot,
     /// V8: functions of JavaScript.
     V8,

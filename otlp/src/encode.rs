@@ -12,13 +12,13 @@ use sidewinder_profile::{AttributeSetIndex, Dictionary, LinkIndex};
 
 pub(crate) use sample::SampleRef;
 
-use numbering::{DictionaryNumbering, string_index};
+use numbering::DictionaryNumbering;
 use protobuf::{
     append, put_bytes, put_length_delimited, put_length_header, put_list, put_message, put_number,
 };
 
 use crate::attribute::to_wire;
-use crate::wire::{KeyValueAndUnit, Line, Link, Mapping, Profile, ResourceProfiles, ValueType};
+use crate::wire::{KeyValueAndUnit, Line, Link, Mapping, Profile, ResourceProfiles, ValueType, string_index};
 
 /// The fields of `ProfilesData`.
 const RESOURCE_PROFILES: u8 = 1;

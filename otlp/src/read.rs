@@ -10,10 +10,11 @@ use sidewinder_profile::{
 use crate::decode::{DecodeError, check_sizes, file_messages};
 use crate::encode::SampleRef;
 use crate::wire::{
-    self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
+    self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles, strindex,
+    string_index,
 };
 
-/// A profile that has been read: samples of one kind for one resource. Its indices are those of the dictionary.
+/// A profile that has been read: samples of one kind for one resource. Its indices point into the dictionary.
 #[derive(Debug)]
 pub struct ReadProfile {
     /// The attributes of its resource.
@@ -107,11 +108,11 @@ fn read_messages<'a>(
     Ok(profiles)
 }
 
-/// What the samples of a profile count, whose strings are those of the dictionary.
+/// What the samples of a profile count. Its strings are already in the dictionary.
 fn sample_type(profile: &wire::Profile, dictionary: &Dictionary) -> SampleType {
     let value_type = |of: Option<wire::ValueType>| {
         let of = of.unwrap_or_default();
-        let text = |strindex| dictionary.string(StringIndex(u32::try_from(strindex).unwrap_or(0)));
+        let text = |strindex| dictionary.string(string_index(strindex));
         ValueType::new(text(of.type_strindex), text(of.unit_strindex))
     };
     let amount = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
@@ -271,10 +272,9 @@ impl MessageTables {
     }
 
     fn value_type(&self, value_type: &wire::ValueType) -> Result<wire::ValueType, DecodeError> {
-        let index = |string: StringIndex| i32::try_from(string.0).unwrap_or(0);
         Ok(wire::ValueType {
-            type_strindex: index(self.string(value_type.type_strindex)?),
-            unit_strindex: index(self.string(value_type.unit_strindex)?),
+            type_strindex: strindex(self.string(value_type.type_strindex)?),
+            unit_strindex: strindex(self.string(value_type.unit_strindex)?),
         })
     }
 
@@ -336,8 +336,7 @@ impl MessageTables {
     }
 }
 
-/// Whether a name looks like words of a profiler. Other profilers and older versions don't say so: what looks like one has no file
-/// there.
+/// Whether a name looks like a marker. Other profilers and older versions don't say so, and their markers have no file.
 fn looks_like_marker(location: &Location<'_>, dictionary: &Dictionary) -> bool {
     let has_mapping = location.mapping != MappingIndex::default();
     let name = match location.lines {

@@ -14,6 +14,7 @@ pub(crate) use opentelemetry_proto::tonic::profiles::v1development::{
     ResourceProfiles, Sample, ScopeProfiles, Stack, ValueType,
 };
 pub(crate) use opentelemetry_proto::tonic::resource::v1::Resource;
+use sidewinder_profile::StringIndex;
 
 /// The schema URL of the semantic conventions for attributes.
 pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
@@ -25,6 +26,16 @@ pub(crate) const EXPORT_METHOD: &str =
 /// another version than theirs; without the header, it is 1.
 pub(crate) const DEVELOPMENT_VERSION_KEY: &str = "otlp-profiles-development-version";
 pub(crate) const DEVELOPMENT_VERSION: &str = "1";
+
+/// The index of a string in a message that is not renumbered yet: the same as in its dictionary.
+pub(crate) fn strindex(string: StringIndex) -> i32 {
+    i32::try_from(string.0).unwrap_or(0)
+}
+
+/// The inverse of [`strindex`].
+pub(crate) fn string_index(strindex: i32) -> StringIndex {
+    StringIndex(u32::try_from(strindex).unwrap_or(0))
+}
 
 /// A string as the value of an attribute.
 pub(crate) fn string_value(text: &str) -> AnyValue {

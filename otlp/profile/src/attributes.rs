@@ -12,8 +12,8 @@ pub mod key {
     pub const FRAME_TYPE: &str = "profile.frame.type";
     /// On a location: `true` if nothing proves that it is the caller of the previous one; absent otherwise.
     pub const FRAME_GUESSED: &str = "sidewinder.frame.guessed";
-    /// On a location: whether its name is words of the profiler in brackets, as `[truncated: no_rule]`. `false` if it is a
-    /// function's and only looks so; absent otherwise.
+    /// On a location: whether its name is the profiler's own words in brackets, such as `[truncated: no_rule]`. `false` if it is a
+    /// function's name that only looks so; absent otherwise.
     pub const FRAME_MARKER: &str = "sidewinder.frame.marker";
     /// On a location of the frame type `native`: `true` if a process generated its code at run time; absent otherwise.
     pub const FRAME_GENERATED: &str = "sidewinder.frame.generated";

@@ -68,6 +68,22 @@ struct LocationEntry {
     frames: Range<u32>,
 }
 
+impl LocationEntry {
+    /// The location that this and some lines make.
+    fn with_lines<'a>(&'a self, lines: &'a [Line]) -> Location<'a> {
+        Location {
+            mapping: self.mapping,
+            address: self.address,
+            frame_type: self.frame_type,
+            is_generated: self.is_generated,
+            is_guessed: self.is_guessed,
+            is_unnamed: self.is_unnamed,
+            marker: self.marker.as_deref(),
+            lines,
+        }
+    }
+}
+
 impl Default for Dictionary {
     fn default() -> Self {
         let mut dictionary = Self {
@@ -108,16 +124,7 @@ impl Dictionary {
     /// An attribute.
     pub fn add_attribute(&mut self, key: &str, value: Value<'_>) -> AttributeIndex {
         let key = self.add_string(key);
-        let value_bytes = &mut self.value_bytes;
-        self.attributes.intern_with(
-            &(key, value),
-            |held| held.key == key && value.is_held_as(&held.value),
-            || {
-                let value = value.to_held();
-                *value_bytes += value.text_bytes();
-                Attribute { key, value }
-            },
-        )
+        self.intern_attribute(key, &value, |held| value.is_held_as(held), || value.to_held())
     }
 
     /// A set of attributes. Of two values of a key, the first counts. What has no key is left out.
@@ -138,13 +145,24 @@ impl Dictionary {
 
     /// An attribute, by the index of its key.
     pub fn add_held_attribute(&mut self, key: StringIndex, value: &AttributeValue) -> AttributeIndex {
+        self.intern_attribute(key, value, |held| held == value, || value.clone())
+    }
+
+    fn intern_attribute(
+        &mut self,
+        key: StringIndex,
+        value: &impl Hash,
+        is: impl Fn(&AttributeValue) -> bool,
+        make: impl FnOnce() -> AttributeValue,
+    ) -> AttributeIndex {
         let value_bytes = &mut self.value_bytes;
         self.attributes.intern_with(
             &(key, value),
-            |held| held.key == key && held.value == *value,
+            |held| held.key == key && is(&held.value),
             || {
+                let value = make();
                 *value_bytes += value.text_bytes();
-                Attribute { key, value: value.clone() }
+                Attribute { key, value }
             },
         )
     }
@@ -233,18 +251,7 @@ impl Dictionary {
     /// The same location with other lines.
     pub fn add_location_with_lines(&mut self, index: LocationIndex, lines: &[Line]) -> LocationIndex {
         let Some(entry) = self.locations.get(index).cloned() else { return LocationIndex::default() };
-        let (marker, mapping) = (entry.marker.as_deref(), entry.mapping);
-        let LocationEntry { address, frame_type, is_generated, is_guessed, is_unnamed, .. } = entry;
-        self.add_location(&Location {
-            mapping,
-            address,
-            frame_type,
-            is_generated,
-            is_guessed,
-            is_unnamed,
-            marker,
-            lines,
-        })
+        self.add_location(&entry.with_lines(lines))
     }
 
     /// The location of a marker that is not code.
@@ -404,7 +411,7 @@ impl Dictionary {
         self.mappings.values()
     }
 
-    /// The mapping of a location in a message, which has only those of files that are identified.
+    /// The mapping of a location in a message. A message has only mappings whose file is identified.
     #[must_use]
     pub fn written_mapping(&self, location: &Location<'_>) -> MappingIndex {
         let is_written = self.is_identified.get(location.mapping.position()) == Some(&true);
@@ -474,16 +481,8 @@ impl Dictionary {
     }
 
     fn location_in<'a>(&'a self, entry: &'a LocationEntry) -> Location<'a> {
-        Location {
-            mapping: entry.mapping,
-            address: entry.address,
-            frame_type: entry.frame_type,
-            is_generated: entry.is_generated,
-            is_guessed: entry.is_guessed,
-            is_unnamed: entry.is_unnamed,
-            marker: entry.marker.as_deref(),
-            lines: self.lines.get(entry.frames.start as usize..entry.frames.end as usize).unwrap_or_default(),
-        }
+        let lines = self.lines.get(entry.frames.start as usize..entry.frames.end as usize);
+        entry.with_lines(lines.unwrap_or_default())
     }
 
     /// What the message says of a location apart from its place and names.

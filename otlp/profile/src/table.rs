@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -194,9 +195,7 @@ impl<I, E: PartialEq> PartialEq for ListTable<I, E> {
 }
 
 fn list_at<'a, E>(elements: &'a [E], ends: &[u32], position: usize) -> &'a [E] {
-    let end = ends.get(position).copied().unwrap_or(0);
-    let start = position.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
-    elements.get(start as usize..end as usize).unwrap_or_default()
+    elements.get(range_at(ends, position)).unwrap_or_default()
 }
 
 /// The distinct strings, in order of first use, one behind the other in memory. The first is empty.
@@ -269,9 +268,14 @@ impl<I> PartialEq for StringTable<I> {
 }
 
 fn string_at<'a>(text: &'a str, ends: &[u32], position: usize) -> &'a str {
+    text.get(range_at(ends, position)).unwrap_or_default()
+}
+
+/// Where the value at a position is, by the ends of all; empty if there is none.
+fn range_at(ends: &[u32], position: usize) -> Range<usize> {
     let end = ends.get(position).copied().unwrap_or(0);
     let start = position.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
-    text.get(start as usize..end as usize).unwrap_or_default()
+    start as usize..end as usize
 }
 
 /// The position after this many values. Memory ends long before there are 2^31, the most that a message can refer to; the index

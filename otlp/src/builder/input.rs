@@ -1,4 +1,4 @@
-//! The input of a builder: what an event has, apart from its time and value.
+//! The input of a builder: everything about an event but its time and value.
 
 use sidewinder_kind::{Kind, KindDescriptor, SampleShape};
 use sidewinder_profile::{AttributeSetIndex, Dictionary, LinkIndex, SampleType, StackIndex, Value, key};
@@ -54,7 +54,7 @@ impl From<Kind> for ProfileType {
     }
 }
 
-/// What the events of one sample have in common: everything except time and value. Indices are those of the dictionary of its
+/// What the events of one sample have in common: everything except time and value. Its indices point into the dictionary of the
 /// report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SampleIdentity {

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use sidewinder_kind::SampleShape;
 use sidewinder_profile::{
-    AttributeSetIndex, Dictionary, Index, LinkIndex, SampleType, StackIndex, StringIndex, Table, index_types,
+    AttributeSetIndex, Dictionary, Index, LinkIndex, SampleType, StackIndex, Table, index_types,
 };
 
 use super::input::ProfileTypeIndex;
 use crate::encode::SampleRef;
 use crate::report::new_profile_id;
-use crate::wire::{Profile, ValueType};
+use crate::wire::{Profile, ValueType, strindex};
 
 index_types! {
     /// The index of a profile under construction.
@@ -102,8 +102,8 @@ impl ProfileAccumulator {
         interval_unix_ns: &Range<u64>,
     ) -> Profile {
         let mut value_type = |of: &sidewinder_profile::ValueType| ValueType {
-            type_strindex: wire_index(dictionary.add_string(&of.name)),
-            unit_strindex: wire_index(dictionary.add_string(&of.unit)),
+            type_strindex: strindex(dictionary.add_string(&of.name)),
+            unit_strindex: strindex(dictionary.add_string(&of.unit)),
         };
         // Both strings are empty if events have no period.
         let period_type = sample_type.period.as_ref().map(|period| value_type(&period.value_type));
@@ -161,11 +161,6 @@ impl ProfileAccumulator {
         }
         ColumnarSamples { identities, ends, times_unix_ns, values }
     }
-}
-
-/// An index of the dictionary in a message that is not renumbered yet.
-fn wire_index(string: StringIndex) -> i32 {
-    i32::try_from(string.0).unwrap_or(0)
 }
 
 fn saturating_sum(values: &[i64]) -> i64 {

@@ -1,9 +1,9 @@
 //! Which elements of a dictionary a report reaches, and their indices in it.
 
-use sidewinder_profile::{Dictionary, FunctionIndex, Index, LocationIndex, StringIndex};
+use sidewinder_profile::{Dictionary, FunctionIndex, Index, LocationIndex};
 
 use super::sample::SampleRef;
-use crate::wire::{Profile, ResourceProfiles};
+use crate::wire::{Profile, ResourceProfiles, string_index};
 
 /// The elements of a table that are in the report, in the order of the table. Element 0, the zero value, is always
 /// included.
@@ -146,9 +146,4 @@ impl<'a> DictionaryNumbering<'a> {
             self.strings.mark(string_index(value_type.unit_strindex));
         }
     }
-}
-
-/// The index of a string in a message that is not renumbered yet.
-pub(super) fn string_index(strindex: i32) -> StringIndex {
-    StringIndex(u32::try_from(strindex).unwrap_or(0))
 }

@@ -2,7 +2,7 @@
 
 use sidewinder_profile::{AttributeSetIndex, LinkIndex, StackIndex};
 
-/// A sample, whose indices are those of a dictionary, and its events.
+/// A sample and its events. Its indices point into a dictionary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleRef<'a> {
     pub(crate) stack: StackIndex,

@@ -17,7 +17,7 @@ pub enum FrameCategory {
     Jit,
     /// The kernel, its modules and BPF programs.
     Kernel,
-    /// Not code: the lock that a thread waits for, as `[lock ID]`.
+    /// Not code: the lock that a thread waits for, shown as `[lock ID]`.
     Lock,
     /// Not code: a marker of the profiler, as `[truncated: REASON]`.
     Marker,

@@ -50,8 +50,6 @@ pub(super) struct ImportBuilder<'a> {
     state_indices: HashMap<ThreadState, StateIndex>,
     /// By the attributes of the messages.
     contexts: HashMap<StatedAttributes, SampleContext>,
-    /// By the locations of the messages.
-    locations: HashMap<LocationIndex, LocationIndex>,
     markers: HashMap<Marker, LocationIndex>,
     /// By the stack of the messages, the lock that the thread waited for, and the truncation.
     stacks: HashMap<(StackIndex, [Option<LocationIndex>; 2]), StackIndex>,
@@ -70,7 +68,6 @@ impl<'a> ImportBuilder<'a> {
             states: Vec::new(),
             state_indices: HashMap::new(),
             contexts: HashMap::new(),
-            locations: HashMap::new(),
             markers: HashMap::new(),
             stacks: HashMap::new(),
         }
@@ -193,17 +190,15 @@ impl<'a> ImportBuilder<'a> {
     }
 
     fn location(&mut self, index: LocationIndex) -> Result<LocationIndex, ExpansionError> {
-        if let Some(known) = self.locations.get(&index) {
-            return Ok(*known);
+        if let Some(copy) = self.copier.copied_location(index) {
+            return Ok(copy);
         }
         for frame in self.from.frames_at(index).filter_map(|frame| self.from.frame(frame)) {
             // In output, each line has its names.
             let texts = [frame.function_name(), frame.system_name(), frame.path(), frame.binary_path()];
             self.expansion.take_entry(texts.map(str::len).iter().sum())?;
         }
-        let copy = self.copier.location(&mut self.dictionary, index);
-        self.locations.insert(index, copy);
-        Ok(copy)
+        Ok(self.copier.location(&mut self.dictionary, index))
     }
 
     /// The value of an attribute in a set of the messages.

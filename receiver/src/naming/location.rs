@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_process::FileId;
 use sidewinder_profile::{
-    BuildIds, Dictionary, Function, Line, Location, LocationIndex, Mapping, MappingIndex, Marker,
+    BuildIds, Dictionary, Line, Location, LocationIndex, Mapping, MappingIndex, Marker, SourceLine,
 };
 
 use super::{CodeOrigin, FrameLocation, NamedFrame};
@@ -15,7 +15,6 @@ use crate::sampling::message::FileInfo;
 #[derive(Debug, Default)]
 pub(super) struct Locations {
     mappings: HashMap<(FileId, Svma), MappingIndex>,
-    kernel: MappingIndex,
 }
 
 impl Locations {
@@ -26,7 +25,7 @@ impl Locations {
                 let mapping = self.mappings.entry((*id, load.svma));
                 (*mapping.or_insert_with(|| add_mapping(dictionary, facts, load)), svma.0)
             }
-            FrameLocation::Kernel { address } => (self.kernel(dictionary), *address),
+            FrameLocation::Kernel { address } => (dictionary.add_file("[kernel]"), *address),
             FrameLocation::Anonymous { address } => (MappingIndex::default(), *address),
             FrameLocation::Vm => (MappingIndex::default(), 0),
         };
@@ -39,12 +38,13 @@ impl Locations {
             functions => functions
                 .iter()
                 .map(|function| {
-                    let name = dictionary.add_string(&function.name.demangled);
-                    let system_name = dictionary.add_string(&function.name.system_name);
-                    let filename = dictionary.add_string(function.path.as_deref().unwrap_or_default());
-                    let function_index =
-                        dictionary.add_function(Function { name, system_name, filename, start_line: 0 });
-                    Line { function: function_index, line: function.line, column: function.column }
+                    dictionary.add_line(&SourceLine {
+                        function: &function.name.demangled,
+                        system_name: &function.name.system_name,
+                        path: function.path.as_deref().unwrap_or_default(),
+                        line: function.line,
+                        column: function.column,
+                    })
                 })
                 .collect(),
         };
@@ -60,15 +60,6 @@ impl Locations {
             marker: named.is_marker.then_some(&Marker::Words),
             lines: &lines,
         })
-    }
-
-    /// The mapping of the kernel. A message has none, since no file is known for it.
-    fn kernel(&mut self, dictionary: &mut Dictionary) -> MappingIndex {
-        if self.kernel == MappingIndex::default() {
-            let filename = dictionary.add_string("[kernel]");
-            self.kernel = dictionary.add_mapping(Mapping { filename, ..Mapping::default() });
-        }
-        self.kernel
     }
 }
 

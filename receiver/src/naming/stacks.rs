@@ -10,9 +10,6 @@ use super::location::Locations;
 use super::{Namer, missing_stack, truncation};
 use crate::sampling::message::{SampleEvent, Stack, is_process_specific};
 
-/// How long the name of an address in generated code is used: after that, other code may be there.
-const PROCESS_NAMES_HOLD_NS: u64 = 5_000_000_000;
-
 /// A walk of a stack, to be named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkedStack<'a> {
@@ -37,27 +34,13 @@ pub(crate) struct StackNames {
     locations: Locations,
     /// `None`: the frame is omitted.
     frames: HashMap<RawFrame, Option<LocationIndex>>,
-    /// Of frames that are valid in one process only.
-    process_frames: HashMap<(ProcessKey, RawFrame), ProcessName<Option<LocationIndex>>>,
-    stacks: HashMap<(Option<u64>, Outcome), StackIndex>,
-    /// Of stacks with frames that are valid in one process only.
-    process_stacks: HashMap<(ProcessKey, Option<u64>, Outcome), ProcessName<StackIndex>>,
+    /// Of frames that are valid in one process only, and whose address may hold other code later.
+    process_frames: HashMap<(ProcessKey, RawFrame), Option<LocationIndex>>,
+    stacks: HashMap<StackKey, StackIndex>,
 }
 
-/// The name of something whose address may hold other code later.
-#[derive(Clone, Copy, Debug)]
-struct ProcessName<T> {
-    name: T,
-    /// When the code ran that was named.
-    at_ns: u64,
-}
-
-impl<T: Copy> ProcessName<T> {
-    /// The name, for code that ran at this time.
-    fn at(&self, at_ns: u64) -> Option<T> {
-        (at_ns.saturating_sub(self.at_ns) <= PROCESS_NAMES_HOLD_NS).then_some(self.name)
-    }
-}
+/// A stack's ID and the outcome of its walk; with the process if the stack has frames that are valid in one process only.
+type StackKey = (Option<u64>, Outcome, Option<ProcessKey>);
 
 impl StackNames {
     /// The stack that a walk found. What stands for its missing frames is its outermost location.
@@ -68,15 +51,10 @@ impl StackNames {
         walked: WalkedStack<'_>,
     ) -> StackIndex {
         let WalkedStack { process, stack, outcome, at_ns } = walked;
-        let id = stack.map(|stack| stack.id);
-        let is_process_specific = stack.is_some_and(Stack::is_process_specific);
-        let known = if is_process_specific {
-            self.process_stacks.get(&(process, id, outcome)).and_then(|known| known.at(at_ns))
-        } else {
-            self.stacks.get(&(id, outcome)).copied()
-        };
-        if let Some(known) = known {
-            return known;
+        let process_scope = stack.filter(|stack| stack.is_process_specific()).map(|_| process);
+        let key = (stack.map(|stack| stack.id), outcome, process_scope);
+        if let Some(known) = self.stacks.get(&key) {
+            return *known;
         }
         if let Some(stack) = stack {
             namer.read_functions(process, stack);
@@ -84,7 +62,7 @@ impl StackNames {
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (mut locations, mut is_final) = (Vec::with_capacity(frames.len() + 1), true);
         for frame in frames {
-            let location = self.known_location(process, *frame, at_ns).unwrap_or_else(|| {
+            let location = self.known_location(process, *frame).unwrap_or_else(|| {
                 let (location, is_kept) = self.name(dictionary, namer, (process, *frame), at_ns);
                 is_final &= is_kept;
                 location
@@ -95,12 +73,8 @@ impl StackNames {
         let truncation = truncation.map(|truncation| Marker::Truncated(truncation.into()));
         locations.extend(truncation.map(|truncation| dictionary.add_marker(&truncation)));
         let index = dictionary.add_stack(&locations);
-        match is_final {
-            true if is_process_specific => {
-                self.process_stacks.insert((process, id, outcome), ProcessName { name: index, at_ns });
-            }
-            true => drop(self.stacks.insert((id, outcome), index)),
-            false => {}
+        if is_final {
+            self.stacks.insert(key, index);
         }
         index
     }
@@ -116,7 +90,7 @@ impl StackNames {
         let Some(stack) = stack.filter(|stack| stack.is_process_specific()) else { return };
         namer.read_functions(process, stack);
         for frame in stack.frames.iter().filter(|frame| is_process_specific(frame)) {
-            if self.known_location(process, *frame, at_ns).is_none() {
+            if self.known_location(process, *frame).is_none() {
                 self.name(dictionary, namer, (process, *frame), at_ns);
             }
         }
@@ -144,17 +118,13 @@ impl StackNames {
     }
 
     /// The location of a frame that has been named; within, `None` if it is omitted.
-    fn known_location(
-        &self,
-        process: ProcessKey,
-        frame: RawFrame,
-        at_ns: u64,
-    ) -> Option<Option<LocationIndex>> {
-        if is_process_specific(&frame) {
-            self.process_frames.get(&(process, frame)).and_then(|known| known.at(at_ns))
+    fn known_location(&self, process: ProcessKey, frame: RawFrame) -> Option<Option<LocationIndex>> {
+        let known = if is_process_specific(&frame) {
+            self.process_frames.get(&(process, frame))
         } else {
-            self.frames.get(&frame).copied()
-        }
+            self.frames.get(&frame)
+        };
+        known.copied()
     }
 
     /// Names a frame, and returns its location, `None` if it is omitted, and whether the name is kept: not if there may be a better one
@@ -172,7 +142,7 @@ impl StackNames {
             return (location, false);
         }
         if is_process_specific(&frame) {
-            self.process_frames.insert((process, frame), ProcessName { name: location, at_ns });
+            self.process_frames.insert((process, frame), location);
         } else {
             self.frames.insert(frame, location);
         }
@@ -187,21 +157,18 @@ impl StackNames {
     /// Names again what is valid in one process only.
     pub(crate) fn clear_process_specific(&mut self) {
         self.process_frames.clear();
-        self.process_stacks.clear();
+        self.stacks.retain(|(_, _, process), _| process.is_none());
     }
 
     /// Forgets the stacks, not their frames.
     pub(super) fn clear_stacks(&mut self) {
         self.stacks.clear();
-        self.process_stacks.clear();
     }
 
     /// The approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let entries = entry_bytes(&self.frames)
-            + entry_bytes(&self.process_frames)
-            + entry_bytes(&self.stacks)
-            + entry_bytes(&self.process_stacks);
+        let entries =
+            entry_bytes(&self.frames) + entry_bytes(&self.process_frames) + entry_bytes(&self.stacks);
         // A hash map is three quarters full on average.
         entries / 3 * 4
     }

@@ -45,10 +45,16 @@ impl<'a> DictionaryCopier<'a> {
         copy
     }
 
+    /// The copy of a location, if it was copied before.
+    #[must_use]
+    pub fn copied_location(&self, index: LocationIndex) -> Option<LocationIndex> {
+        self.locations.get(&index).copied()
+    }
+
     /// The copy of a location.
     pub fn location(&mut self, to: &mut Dictionary, index: LocationIndex) -> LocationIndex {
-        if let Some(known) = self.locations.get(&index) {
-            return *known;
+        if let Some(known) = self.copied_location(index) {
+            return known;
         }
         let location = self.from.location(index);
         let lines: Vec<_> = location

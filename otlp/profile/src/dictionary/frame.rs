@@ -67,7 +67,7 @@ pub struct Location<'a> {
     pub is_generated: bool,
     /// Whether nothing proves that this is the caller of the previous location.
     pub is_guessed: bool,
-    /// Whether the name that `lines` has is only a description of the location, as `libc.so.6+0x1234`.
+    /// Whether the name in `lines` only describes the location, such as `libc.so.6+0x1234`.
     pub is_unnamed: bool,
     /// What the location stands for if the name is words of the profiler in brackets, and not from the target.
     pub marker: Option<&'a Marker>,
