@@ -5,7 +5,6 @@
 
 mod backends;
 mod bad_input;
-mod bombs;
 mod change;
 mod charts;
 mod check;

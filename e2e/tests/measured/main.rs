@@ -5,6 +5,7 @@
 //! `end_to_end`.
 #![forbid(unsafe_code)]
 
+mod bombs;
 mod budget;
 mod conservation;
 mod corpus;

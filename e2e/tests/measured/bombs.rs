@@ -179,7 +179,7 @@ fn profile_beside_within(
     }
     // Its own stacks may be complete, too.
     drop(target);
-    let _neighbor = Load::start(LADDER.command(&["3600"])?)?;
+    let _neighbor = Load::start(LADDER.command(&["3600", "30"])?)?;
     let deadline = Instant::now() + PATIENCE;
     while complete_in_a_second(&daemon)? < STACKS_OF_NEIGHBOR {
         ensure!(Instant::now() < deadline, "{name}: no stacks of its neighbor\n{}", daemon.running().log());
@@ -230,7 +230,7 @@ fn processes_with_mappings(count: usize, folder: &Path) -> Result<Command> {
 }
 
 #[test]
-#[ignore = "takes ten minutes: cargo test --profile bench --workspace --test end_to_end bombs -- --ignored"]
+#[ignore = "takes ten minutes: cargo test --profile bench --workspace --test measured bombs -- --ignored"]
 fn all_together_leave_a_sidecar_alive_for_ten_minutes() -> Result<()> {
     const NAME: &str = "all bombs together";
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "xz")? {
