@@ -18,7 +18,7 @@ use sidewinder_kind::{CpuIds, InvalidCpuIds};
 use sidewinder_render::NameStyle;
 use sidewinder_text::escaped;
 
-use crate::hex;
+use sidewinder_base::hex;
 
 pub(crate) use self::code::{AnnotateArgs, CodeArgs};
 pub(crate) use self::debuginfod::DebuginfodArgs;

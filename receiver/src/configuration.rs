@@ -1,10 +1,10 @@
 //! Loads the configuration from the sources that the command line names.
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{ConfigErrors, ConfigProblem, ConfigSource, LoadedConfig, ProcessEnvironment, load};
 
 use crate::cli::ConfigArgs;
-use crate::exit::{ExitCause, Failure};
-use crate::terminal::print_notice;
 
 /// The known feature gates, and their effects. There are none in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];

@@ -14,7 +14,7 @@ use sidewinder_otlp::send::{
 };
 use tracing::{info, warn};
 
-use crate::exit::{ExitCause, Failure};
+use sidewinder_base::exit::{ExitCause, Failure};
 
 /// One configured exporter.
 #[derive(Debug)]

@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use sidewinder_base::refusals::Refusals;
 use sidewinder_bpf::monotonic_ns;
+use sidewinder_process::ProcessKey;
 use sidewinder_symbolize::JitMap;
 use sidewinder_vm::Runtime;
 
-use crate::refusals::Refusals;
 use gdb_interface::GdbJitInterface;
-use sidewinder_process::ProcessKey;
 pub(crate) use source::{JitSource, PublishedNames};
 
 /// How long a known name is used before the source is read again. New code may have replaced old code at the same address.

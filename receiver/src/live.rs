@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
+use sidewinder_base::lock::lock;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{OutcomeCount, PageViews, Profile, ProfileFormat, SampleType, escaped, live_page};
 
 use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
 use crate::encode;
-use crate::lock::lock;
 use crate::naming::{NamingStage, Update};
 use crate::server::{Handler, PageResponse};
 

@@ -9,7 +9,7 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
-use crate::causes::error_chain;
+use sidewinder_base::causes::error_chain;
 
 /// The name of the field with the message.
 const MESSAGE: &str = "message";
@@ -63,10 +63,10 @@ mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
 
+    use sidewinder_base::lock::lock;
     use tracing::warn;
 
     use super::*;
-    use crate::lock::lock;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);

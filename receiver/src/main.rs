@@ -14,10 +14,6 @@
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
 //! | `report`     | OTLP reports from events                                                                 |
 //! | `export`     | the exporters of reports                                                                 |
-//! | `foreign`    | reads of other processes' memory, which may never return                                 |
-//! | `supervise`  | supervision of threads: which are working, and which hang                                |
-//! | `memory`     | memory budgets                                                                           |
-//! | `privilege`  | the capabilities of each thread                                                          |
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
@@ -25,44 +21,32 @@
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | accepts connections, and serves pages over HTTP; `otlp_server` receives OTLP             |
-//! | `terminal`   | colours, and notices to the user                                                         |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
-//! | `cli`, `exit`| the command line, and exit codes                                                         |
+//! | `cli`        | the command line                                                                         |
 //! | `configuration` | loads the configuration that the command line names                                   |
-//! | `causes`, `log_fields`, `lock` | errors with their causes; fields of log lines; mutexes that may be poisoned |
+//! | `log_fields` | fields of log lines                                                                      |
 #![forbid(unsafe_code)]
 
 mod annotate;
-mod causes;
 mod cli;
 mod collect;
 mod command;
 mod configuration;
 mod containers;
 mod debuginfod;
-mod disk_cache;
 mod encode;
 mod event_arg;
-mod exit;
 mod export;
-mod file_version;
-mod foreign;
-mod hex;
 mod import;
-mod interval_timer;
 mod jit;
 mod kernel_names;
 mod live;
-mod lock;
 mod log_fields;
-mod memory;
 mod naming;
 mod otlp_server;
 mod output;
-mod privilege;
 mod processor;
-mod refusals;
 mod report;
 mod report_queue;
 mod resource;
@@ -73,21 +57,20 @@ mod service;
 mod source_maps;
 mod stats;
 mod stripped;
-mod supervise;
 mod symbol_package;
 mod telemetry;
-mod terminal;
-mod time_budget;
 mod unnamed;
 mod user_probe;
 mod vm;
 
 use std::process::ExitCode;
 
+use sidewinder_base::exit::Failure;
+use sidewinder_base::privilege;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_config::ProcessEnvironment;
 
 use cli::{Cli, Command};
-use exit::Failure;
 
 fn main() -> ExitCode {
     sidewinder_bpf::limit_heap();
@@ -97,7 +80,7 @@ fn main() -> ExitCode {
         None => run(Cli::from_command_line()),
     };
     ended.unwrap_or_else(|failure| {
-        terminal::print_notice(format_args!("sidewinder: {failure}\n"));
+        print_notice(format_args!("sidewinder: {failure}\n"));
         failure.code()
     })
 }

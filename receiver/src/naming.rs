@@ -17,6 +17,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
+use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing, WalkedRuntime};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
@@ -37,7 +38,6 @@ pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
-use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};

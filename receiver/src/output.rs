@@ -19,13 +19,13 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, linkat, open};
 use rustix::io::Errno;
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::terminal::print_notice;
 use sidewinder_render::ProfileFormat;
 use sidewinder_text::ExternalText;
 
 use self::target::{FileOwner, FoundFile, OutputTarget, look_up, parent_directory, resolve_target};
 use crate::cli::FormatArg;
-use crate::exit::{ExitCause, Failure};
-use crate::terminal::print_notice;
 
 /// The next step for a user whose file can't be written.
 const WRITE_ELSEWHERE_HINT: &str =

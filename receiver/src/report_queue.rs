@@ -5,9 +5,9 @@ use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use sidewinder_base::interval_timer::IntervalTimer;
 use tracing::warn;
 
-use crate::interval_timer::IntervalTimer;
 use crate::sampling::message::Message;
 
 /// The shortest time between two batches: waking the reporter costs both threads more than a few messages do.
@@ -83,9 +83,10 @@ impl ReportQueue {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_process::ProcessKey;
+
     use super::*;
     use crate::collect::tests::event;
-    use sidewinder_process::ProcessKey;
 
     #[test]
     fn the_queue_is_bounded_and_keeps_what_events_refer_to() {

@@ -22,6 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sidewinder_base::lock::lock;
 use sidewinder_config::ListenAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -31,7 +32,6 @@ use tracing::warn;
 
 use self::connections::ConnectionLimits;
 use self::slots::{PeerClock, Slot, Slots};
-use crate::lock::lock;
 
 const LIMITS: ConnectionLimits = ConnectionLimits { connections: 64, idle: CONNECTION_TIMEOUT };
 /// The longest time from a connection to its request, and from there to the end of the response.

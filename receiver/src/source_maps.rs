@@ -26,8 +26,8 @@ use sidewinder_vm::source_map::{
 };
 use tracing::debug;
 
-use crate::file_version::FileVersion;
-use crate::refusals::Refusals;
+use sidewinder_base::file_version::FileVersion;
+use sidewinder_base::refusals::Refusals;
 
 /// The longest script, and the longest file with a map, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 32 << 20;

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
+use sidewinder_base::exit::FailureReport;
+use sidewinder_base::lock::lock;
+use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_config::Config;
 use sidewinder_kind::{Counter, SampledProbe};
 use sidewinder_otlp::Tally;
@@ -29,12 +32,9 @@ pub(crate) use self::receiver::{
 };
 
 use self::history::StatsHistory;
-use crate::exit::FailureReport;
 use crate::export::Destination;
-use crate::lock::lock;
 use crate::naming::NameCounts;
 use crate::sampling::IncompleteTables;
-use crate::supervise::ThreadSupervisor;
 
 /// All statistics of a service.
 #[derive(Debug)]

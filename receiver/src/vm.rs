@@ -17,6 +17,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::foreign::{ReadFailure, ReadProgress};
+use sidewinder_base::time_budget::TimeBudget;
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::FunctionError;
@@ -28,9 +30,7 @@ pub(crate) use self::counts::{VmNameCounts, VmObstacle};
 use self::key::FunctionKey;
 use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
 pub(crate) use self::source::RuntimeSource;
-use crate::foreign::{ReadFailure, ReadProgress};
 use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};
-use crate::time_budget::TimeBudget;
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
 /// it arrives.

@@ -16,7 +16,7 @@ const SYSLOG: u32 = 34;
 const CHECKPOINT_RESTORE: u32 = 40;
 /// With it there is a bounding set to leave.
 const SETPCAP: u32 = 8;
-/// The table of `receiver/src/privilege.rs`: threads by name, and the capabilities that they have at the most. Whoever is not
+/// The table of `receiver/base/src/privilege.rs`: threads by name, and the capabilities that they have at the most. Whoever is not
 /// here has none.
 const THREADS: [(&str, &[u32]); 6] = [
     ("opener", &[BPF, PERFMON, SYS_PTRACE, SYSLOG, CHECKPOINT_RESTORE]),

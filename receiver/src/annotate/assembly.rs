@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use sidewinder_address::Svma;
+use sidewinder_base::lock::lock;
 use sidewinder_render::{
     CodeBlock, FunctionAssembly, FunctionCode, InstructionCosts, Instructions, PageFunction, Profile,
     UnwindingRanges, escaped,
@@ -16,7 +17,6 @@ use sidewinder_symbolize::{
 use sidewinder_unwind::method::method_ranges;
 
 use super::binary::{BinaryFile, ProfiledBinary};
-use crate::lock::lock;
 use crate::sampling::build::{BuildError, read_partial_table};
 use crate::sampling::debug_files::DebugRoots;
 
@@ -300,13 +300,13 @@ mod tests {
     use std::fs::File;
 
     use object::{Object as _, ObjectSymbol as _};
+    use sidewinder_base::hex;
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
     use sidewinder_profile::{BuildIds, Dictionary, LinkIndex, Location, Mapping, SourceLine};
     use sidewinder_render::{ProfileSample, ProfileThread, SampleType, StatedAttributes, ThreadIndex};
 
     use super::*;
-    use crate::hex;
 
     /// Three samples at the beginning of a function of our C library, and its path and build ID.
     struct Malloc {

@@ -14,6 +14,7 @@ use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
+use sidewinder_base::causes::error_chain;
 use sidewinder_render::{
     FunctionAssembly, FunctionCode, FunctionSource, PageFunction, Profile, SourceExcerpt, lines_by_file,
 };
@@ -23,7 +24,6 @@ pub(crate) use self::assembly::AssemblyError;
 use self::assembly::Listing;
 use self::sources::excerpt;
 pub(crate) use self::sources::{SourceDirectories, SourcePath};
-use crate::causes::error_chain;
 use crate::debuginfod::BuildIdText;
 use crate::sampling::debug_files::DebugRoots;
 use crate::server::PageResponse;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_render::{
     DisplayNames, FunctionCode, FunctionTotals, NameStyle, PageFunction, Profile, assembly_listing, escaped,
     functions, source_listing,
@@ -10,7 +11,6 @@ use sidewinder_render::{
 use super::view::load_profile;
 use super::{CommandResult, code, log_to_stderr, print_all};
 use crate::cli::AnnotateArgs;
-use crate::exit::{ExitCause, Failure};
 
 /// The most names in an error about a name that several functions have.
 const CANDIDATES_SHOWN: usize = 8;

@@ -11,6 +11,8 @@ use std::io;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use sidewinder_base::exit::ExitCause;
+use sidewinder_base::terminal::supports_colour;
 use sidewinder_bpf::{LoadError, Probe, Support, WalkMode, probe, verify};
 use sidewinder_text::escaped_json;
 
@@ -19,9 +21,7 @@ use self::process::{Obstacle, ProcessReport};
 use self::runtimes::Limit;
 use super::{CommandResult, log_to_stderr, print_all};
 use crate::cli::CheckArgs;
-use crate::exit::ExitCause;
 use crate::sampling::SamplingError;
-use crate::terminal::supports_colour;
 
 /// The next step if nothing required is missing.
 const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html";

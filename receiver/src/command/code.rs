@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_render::{Profile, ProfileFormat};
 
 use crate::annotate::{AnnotationTally, Annotator, SourceDirectories, SourcePath};
 use crate::cli::{CodeArgs, DebuginfodArgs};
-use crate::exit::{ExitCause, Failure};
 use crate::output::OutputFormat;
 use crate::sampling::debug_files::DebugRoots;
 

@@ -1,12 +1,12 @@
 //! `sidewinder validate`, `print-config` and `components`.
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{LoadedConfig, print_config, reference};
 
 use super::{CommandResult, named_files, print_all};
 use crate::cli::{ConfigArgs, PrintConfigArgs, PrintFormatArg, PrintModeArg, ValidateArgs};
 use crate::configuration::read;
-use crate::exit::{ExitCause, Failure};
-use crate::terminal::print_notice;
 
 /// Reads the configuration that the arguments name, and prints its warnings on standard error.
 fn read_with_warnings(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use sidewinder_address::Svma;
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_config::open_input;
 use sidewinder_process::vdso_image;
@@ -16,7 +17,6 @@ use sidewinder_unwind::{Entry, UnwindTable};
 
 use super::{CommandResult, print_result};
 use crate::cli::{InspectArgs, UnwindArg};
-use crate::exit::{ExitCause, Failure};
 use crate::sampling::build::{BuildError, WholeTable, read_table, read_validation};
 use crate::sampling::debug_files::{Companions, DebugFile};
 use crate::sampling::options::packing_for_mode;

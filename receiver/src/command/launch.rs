@@ -11,10 +11,10 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_text::ExternalText;
 
 use super::CommandResult;
-use crate::exit::{ExitCause, Failure};
 
 /// The first argument of the child. It is not a command of the command line: help and completions don't show it.
 const EXEC_WHEN_CONTINUED: &str = "exec-when-continued";

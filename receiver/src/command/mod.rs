@@ -22,15 +22,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::terminal::supports_colour;
 use sidewinder_process::status_numbers;
 use sidewinder_text::ExternalText;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
-use crate::exit::{ExitCause, Failure};
 use crate::log_fields::EscapedFields;
 use crate::sampling::scope::SamplingScope;
-use crate::terminal::supports_colour;
 
 type CommandResult = Result<ExitCode, Failure>;
 

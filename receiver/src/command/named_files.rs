@@ -8,7 +8,7 @@ use sidewinder_config::{ComponentId, Config, ExporterConfig, Extension, FileStor
 use sidewinder_otlp::send::{ExporterCredentials, check_tls};
 use sidewinder_text::ExternalText;
 
-use crate::causes::error_chain;
+use sidewinder_base::causes::error_chain;
 
 /// What is wrong with each file or directory that can't be used, after its key in the configuration. Exporters that no pipeline
 /// uses, and their extensions, are never opened, and are not checked.

@@ -19,6 +19,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::memory::WORKING_SET_BYTES_MAX;
+use sidewinder_base::privilege;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::Opener;
 use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
@@ -40,17 +44,13 @@ use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::debuginfod::Debuginfod;
 use crate::event_arg::kinds_of_events;
-use crate::exit::{ExitCause, Failure};
 use crate::import::{self, ImportError};
-use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions, NamingStage};
 use crate::output::{Output, OutputFormat};
-use crate::privilege;
 use crate::report::Reporter;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{SamplingError, SamplingOptions};
-use crate::terminal::print_notice;
 use crate::user_probe::UserProbe;
 
 /// The budget for symbol tables, names, and debug information.

@@ -2,12 +2,12 @@
 
 use clap::CommandFactory as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::privilege;
 use sidewinder_bpf::Opener;
 
 use super::{CommandResult, stop_flag};
 use crate::cli::{Cli, ConfigArgs};
-use crate::exit::{ExitCause, Failure};
-use crate::privilege;
 use crate::service::{self, Signals};
 
 /// The failure of a command line that neither names a command nor configures the service.

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use sidewinder_base::exit::Failure;
+use sidewinder_base::terminal::supports_colour;
 use sidewinder_render::{DisplayNames, NameStyle, Profile, container_table, table, thread_tables};
 
 use super::{print_all, terminal_columns};
 use crate::cli::TableArgs;
-use crate::exit::Failure;
-use crate::terminal::supports_colour;
 
 /// Prints the table of each profile, under its name if there are several, and those of its containers. Folds what
 /// [says little](Profile::fold) in tables.

@@ -14,6 +14,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::interval_timer::IntervalTimer;
+use sidewinder_base::lock::lock;
+use sidewinder_base::privilege;
+use sidewinder_base::terminal::{print_notice, supports_colour};
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::OutcomeCount;
@@ -23,18 +28,13 @@ use self::screen::Screen;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::TopArgs;
 use crate::collect::{WindowLimits, current_outcome_counts};
-use crate::exit::{ExitCause, Failure};
-use crate::interval_timer::IntervalTimer;
 use crate::live::{LiveFeeds, LiveView};
-use crate::lock::lock;
 use crate::naming::{Namer, NamingOptions, NamingStage, Update};
-use crate::privilege;
 use crate::report_queue::ReportQueue;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
-use crate::terminal::{print_notice, supports_colour};
 use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::terminal::{print_notice, supports_colour};
 use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
     match_renamed_binaries, merge, write, write_page,
@@ -27,12 +29,10 @@ use super::{
 };
 use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
-use crate::exit::{ExitCause, Failure};
 use crate::live::split_view;
 use crate::output::{Output, OutputFormat};
 use crate::sampling::debug_files::DebugRoots;
 use crate::server::{Handler, PageResponse, Server};
-use crate::terminal::{print_notice, supports_colour};
 use crate::{encode, import};
 
 /// How often the stop flag is checked.

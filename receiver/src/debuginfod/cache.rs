@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
-
-use super::{Artifact, BuildIdText};
-use crate::disk_cache::{
+use sidewinder_base::disk_cache::{
     CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
 };
-use crate::hex;
+use sidewinder_base::hex;
+
+use super::{Artifact, BuildIdText};
 
 /// How long it is remembered that no server has a file, as by elfutils' client.
 const ABSENT_FOR: Duration = Duration::from_secs(10 * 60);

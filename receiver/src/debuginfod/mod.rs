@@ -19,6 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use sidewinder_base::lock::lock;
+use sidewinder_base::privilege;
 use sidewinder_config::TlsClient;
 use sidewinder_otlp::send::{DownloadLimits, DownloadOptions, Proxies, ProxyError};
 use sidewinder_symbolize::Image;
@@ -27,8 +29,6 @@ use tracing::warn;
 
 use self::cache::{CACHE_BYTES_MAX, Cache};
 use self::server::{Fetcher, Outages};
-use crate::lock::lock;
-use crate::privilege;
 
 /// How many files are downloaded at once.
 const THREADS: usize = 4;

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use object::{Object as _, ReadCache};
+use sidewinder_base::causes::error_chain;
+use sidewinder_base::hex;
+use sidewinder_base::lock::lock;
 use sidewinder_otlp::send::{DownloadError, DownloadOptions, Downloader};
 use sidewinder_unwind::debug_file::AlternateReference;
 use tokio::runtime::Runtime;
@@ -12,9 +15,6 @@ use tracing::warn;
 
 use super::cache::{Cache, Cached};
 use super::{Artifact, BuildIdText, DebuginfodError, FetchOutcome, Fetched};
-use crate::causes::error_chain;
-use crate::hex;
-use crate::lock::lock;
 use crate::sampling::SeekableContent;
 
 /// How long a server that failed is not asked.

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use object::{Object as _, ReadCache};
 use rustix::fs::{Mode, OFlags};
 use sidewinder_address::{Avma, FileOffset, LoadSegment};
+use sidewinder_base::hex;
 use sidewinder_process::{BuildIds, vdso_image};
 use sidewinder_render::{FrameType, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames};
 use sidewinder_symbolize::{
@@ -21,7 +22,6 @@ use sidewinder_symbolize::{
 };
 use sidewinder_unwind::load_segments;
 
-use crate::hex;
 use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
 
 /// The memory for symbols: as much as `record` has for them.

@@ -8,7 +8,7 @@ use sidewinder_process::{ForeignMemory, JitListError, SymbolFile, read_jit_list}
 use sidewinder_symbolize::JitSymbols;
 use tracing::debug;
 
-use crate::foreign::ForeignProcess;
+use sidewinder_base::foreign::ForeignProcess;
 
 /// The maximum number of descriptors of one process. A program may contain several compilers, each with its own descriptor.
 const DESCRIPTORS_MAX: usize = 4;

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use sidewinder_base::foreign::{ForeignProcess, ForeignReader};
+use sidewinder_base::refusals::Refusals;
 use sidewinder_process::tls::GlobalVariable;
 use sidewinder_process::{
     ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, PathTrust, Pid, ProcRoot, Process, ProcessDir,
@@ -12,8 +14,6 @@ use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
 use sidewinder_vm::{GENERATORS, Runtime, RuntimeSet, detect, find_runtimes};
 
 use super::gdb_interface::GdbJitInterface;
-use crate::foreign::{ForeignProcess, ForeignReader};
-use crate::refusals::Refusals;
 
 /// The maximum size that is read from `/proc/PID/status`.
 const STATUS_BYTES: u64 = 16 << 10;

@@ -1,5 +1,6 @@
-//! The errors that prevent sampling from starting.
+//! The errors that prevent sampling from starting, and what to do about each.
 
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_bpf::LoadError;
 use sidewinder_process::{PodBoundsError, ProcfsError};
 use thiserror::Error;
@@ -27,4 +28,32 @@ pub(crate) enum SamplingError {
     Probe { probe: String, source: ProbeError },
     #[error("a budget of {0} bytes has no room for any unwind table")]
     Budget(u64),
+}
+
+impl From<SamplingError> for Failure {
+    fn from(error: SamplingError) -> Self {
+        let (cause, next_step) = match &error {
+            SamplingError::Load(load) => (ExitCause::Privilege, Some(load.next_step())),
+            SamplingError::NoPod(_) => (ExitCause::Privilege, None),
+            SamplingError::NoProcess(_) => (
+                ExitCause::Runtime,
+                Some(
+                    "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder; or use --comm NAME",
+                ),
+            ),
+            SamplingError::Probe { source, .. } => (ExitCause::Runtime, Some(source.next_step())),
+            SamplingError::Rate { .. } => {
+                (ExitCause::Usage, Some("use a lower rate, or raise the limit with sysctl"))
+            }
+            SamplingError::Scan(_) | SamplingError::Thread(_) => {
+                (ExitCause::Runtime, Some("run `sidewinder check` to see what is allowed here"))
+            }
+            SamplingError::Budget(_) => (ExitCause::Usage, Some("raise memory_limit_mib")),
+        };
+        let failure = Self::new(cause, "can't sample").with_source(error);
+        match next_step {
+            Some(next_step) => failure.with_next_step(next_step),
+            None => failure,
+        }
+    }
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
+use sidewinder_base::memory::SamplingBudget;
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_profile::{Frame, Marker};
@@ -25,7 +26,6 @@ use super::message::Message;
 use super::scope::SamplingScope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::{ProfileCollector, RecordingMetadata};
-use crate::memory::SamplingBudget;
 use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 
 /// A chain of calls without frame pointers that burns CPU at its end, and calls `probed` all the time.

@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use sidewinder_base::causes::error_chain;
+use sidewinder_base::interval_timer::IntervalTimer;
 use sidewinder_bpf::Profiler;
 use tracing::{info, warn};
 
@@ -12,8 +14,6 @@ use super::control::Control;
 use super::data::Data;
 use super::options::SamplingOptions;
 use super::random_pauses::RandomPauses;
-use crate::causes::error_chain;
-use crate::interval_timer::IntervalTimer;
 
 /// The longest epoch. The programs send each stack once in an epoch.
 const EPOCH_MAX: Duration = Duration::from_secs(30);

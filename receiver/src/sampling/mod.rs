@@ -33,6 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
+use sidewinder_kind::SampledProbe;
 
 pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{
@@ -50,7 +51,6 @@ pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
 pub(crate) use self::random_pauses::RandomPauses;
 use self::wakeup_jitter::WakeupJitter;
-use sidewinder_kind::SampledProbe;
 
 /// How long a CPU may take to write an event after timestamping it.
 const EVENT_DELAY_NS: u64 = 1_000_000;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sidewinder_base::memory::{RingsBudget, SamplingBudget};
+use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_kind::{CpuIds, KindSet};
@@ -13,8 +15,6 @@ use tracing::warn;
 use super::control::scope::SamplingScope;
 use super::control::tables::debug_files::DebugRoots;
 use super::{RandomPauses, SamplingError, SavedTables};
-use crate::memory::{RingsBudget, SamplingBudget};
-use crate::supervise::ThreadSupervisor;
 use crate::user_probe::UserProbe;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_config::Percent;
 
-use crate::interval_timer::IntervalTimer;
+use sidewinder_base::interval_timer::IntervalTimer;
 
 /// Decides at the beginning of each interval whether to sample in it.
 #[derive(Clone, Debug)]

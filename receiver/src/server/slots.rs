@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::lock::lock;
+use sidewinder_base::lock::lock;
 
 /// Since when we wait for a peer: for its next request, or for the rest of one. `None` while the peer waits for us.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::memory::MemoryBudget;
+use sidewinder_base::supervise;
 use sidewinder_config::{ComponentId, Config, ExporterConfig, Extension};
 use tracing::error;
 
-use crate::exit::{ExitCause, Failure};
 use crate::export::Destination;
-use crate::memory::MemoryBudget;
 use crate::stats::ServiceStats;
-use crate::supervise;
 
 /// How long after the stop signal exporters may take to send what is queued.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::file_version::FileVersion;
-use crate::interval_timer::IntervalTimer;
+use sidewinder_base::file_version::FileVersion;
+use sidewinder_base::interval_timer::IntervalTimer;
 
 /// The shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);

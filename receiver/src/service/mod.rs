@@ -28,29 +28,29 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::memory::MemoryBudget;
+use sidewinder_base::privilege;
+use sidewinder_base::supervise;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::{Opener, Requirement, Support, measure_run_time, online_cpus, probe};
 use sidewinder_config::{
     ComponentId, Config, ExporterConfig, LoadedConfig, MetricLevel, ProfilingReceiver, Reload,
     reload_for_change,
 };
+use sidewinder_kind::CpuIds;
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
 
 use crate::cli::ConfigArgs;
 use crate::configuration;
-use crate::exit::{ExitCause, Failure};
-use crate::memory::MemoryBudget;
-use crate::privilege;
 use crate::stats::{DegradedFeature, DegradedReason, ServiceStats};
-use crate::supervise;
 use crate::telemetry::RunningTelemetry;
-use crate::terminal::print_notice;
 use destinations::Destinations;
 use file_watcher::FileWatcher;
 use plan::ReceiverPlan;
 use receiver::Receiver;
-use sidewinder_kind::CpuIds;
 pub(crate) use signals::Signals;
 use ui::UiServer;
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::lock::lock;
 use sidewinder_config::{ComponentId, Config, ErrorMode, ProfilingReceiver, ResourceProcessor};
 
 use super::destinations::Destinations;
 use crate::export::Destination;
-use crate::lock::lock;
 
 /// The settings of one receiver, from a configuration.
 #[derive(Debug)]

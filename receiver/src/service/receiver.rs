@@ -9,6 +9,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::memory::MemoryBudget;
+use sidewinder_base::privilege;
+use sidewinder_base::supervise::panic_message;
 use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, WalkMode, monotonic_ns};
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
@@ -21,11 +25,8 @@ use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
 use super::stop_request::StopRequest;
-use crate::exit::{ExitCause, Failure};
 use crate::live::LiveView;
-use crate::memory::MemoryBudget;
 use crate::naming::{Namer, NamingOptions, NamingStage};
-use crate::privilege;
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
 use crate::sampling::debug_files::DebugRoots;
@@ -34,7 +35,6 @@ use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{RandomPauses, Sampler, SavedTables};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
-use crate::supervise::panic_message;
 use crate::user_probe::UserProbe;
 
 /// How often the rings are drained while there are few events. Rings that fill up, and a stop, wake the thread earlier.

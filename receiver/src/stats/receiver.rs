@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use sidewinder_base::exit::FailureReport;
+use sidewinder_base::foreign::ReadCounts;
 use sidewinder_bpf::{
     ContextCounts, EventScope, FrameCounts, FunctionCopies, Interrupts, StealTime, VmCounts, VmMissing,
 };
@@ -11,8 +13,6 @@ use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
-use crate::exit::FailureReport;
-use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::sampling::{
     CodeObjectLosses, IncompleteTables, LongWaitCounts, Sampler, SamplingTally, SavedTableCounts, WaitCounts,

@@ -11,6 +11,8 @@ use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
 use rustix::fs::OFlags;
+use sidewinder_base::lock::lock;
+use sidewinder_base::terminal::supports_colour;
 use sidewinder_config::{LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry};
 use sidewinder_text::ExternalText;
 use thiserror::Error;
@@ -25,9 +27,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
-use crate::lock::lock;
 use crate::log_fields::EscapedFields;
-use crate::terminal::supports_colour;
 
 /// Why the log can't be set up as configured.
 #[derive(Debug, Error)]

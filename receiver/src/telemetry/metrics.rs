@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
+use sidewinder_base::memory;
 use sidewinder_config::MetricLevel;
 use sidewinder_otlp::send::State;
 
 use super::process;
-use crate::memory;
 use crate::stats::counters::{COUNTERS, Counter, CounterMetric as Of};
 use crate::stats::{ExporterSnapshot, ReceiverStats, ServiceStats};
 
@@ -376,7 +376,7 @@ pub(super) static METRICS: &[Metric] = &[
         level: MetricLevel::Basic,
         read: |stats| {
             let faulty = stats.threads().faulty_threads();
-            let to_point = |faulty: &crate::supervise::FaultyThread| {
+            let to_point = |faulty: &sidewinder_base::supervise::FaultyThread| {
                 point(1, &[("thread", faulty.thread), ("fault", faulty.fault.label())])
             };
             faulty.iter().map(to_point).collect()

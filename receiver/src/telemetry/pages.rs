@@ -157,10 +157,10 @@ fn escape_html(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_base::exit::FailureReport;
     use sidewinder_config::{Config, ResponseBody};
 
     use super::*;
-    use crate::exit::FailureReport;
     use crate::stats::Activity;
 
     fn stats() -> Arc<ServiceStats> {

@@ -6,10 +6,10 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
+use sidewinder_base::exit::FailureReport;
 use sidewinder_bpf::{Outcome, StealTime};
 use sidewinder_otlp::send::{Counts, State};
 
-use crate::exit::FailureReport;
 use crate::stats::counters::{Alarm, AlarmWindow, COUNTERS};
 use crate::stats::{
     Activity, DegradedFeature, ExporterSnapshot, MISSED, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,

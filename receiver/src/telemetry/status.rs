@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sidewinder_base::memory;
 use sidewinder_config::{ComponentId, Config};
 use sidewinder_otlp::send::State;
 
 use super::problems::{self, HealthProblem};
 use super::process;
-use crate::memory;
 use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, DegradedFeature, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};

@@ -1,10 +1,10 @@
+use sidewinder_base::foreign::ForeignReader;
 use sidewinder_bpf::Opener;
 use sidewinder_process::BuildIds;
 use sidewinder_vm::Runtime;
 
 use super::*;
 use crate::collect::tests::event;
-use crate::foreign::ForeignReader;
 use crate::jit::JitSource;
 use crate::naming::NamingOptions;
 use crate::sampling::debug_files::Companions;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sidewinder_vm::RuntimeFunctions;
 
-use crate::foreign::ForeignProcess;
+use sidewinder_base::foreign::ForeignProcess;
 
 /// What reads the functions of a runtime that a process runs, and the memory in which they are.
 #[derive(Debug)]

@@ -2,6 +2,7 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
 use sidewinder_address::Avma;
+use sidewinder_base::foreign::{ForeignProcess, ForeignReader, ReadTarget};
 use sidewinder_bpf::Opener;
 use sidewinder_bpf::{VmForm, WalkedRuntime};
 use sidewinder_process::{FileId, Pid};
@@ -9,7 +10,6 @@ use sidewinder_vm::RuntimeSet;
 
 use super::process_runtimes::BACKOFF_FIRST;
 use super::*;
-use crate::foreign::{ForeignProcess, ForeignReader, ReadTarget};
 
 const PYTHON: &str = "/usr/bin/python3";
 

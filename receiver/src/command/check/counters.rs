@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use sidewinder_base::causes::error_chain;
 use sidewinder_bpf::probe_counter;
 use sidewinder_kind::{Counter, CounterSource};
 
 use super::ProbeStatus;
-use crate::causes::error_chain;
 
 /// A counter, and why it can't be sampled here; `None` if it can.
 pub(super) struct CounterReport {

@@ -8,6 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sidewinder_base::causes::error_chain;
+use sidewinder_base::exit::Failure;
+use sidewinder_base::foreign::{ForeignProcess, ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use sidewinder_bpf::{Opener, WalkedRuntime};
 use sidewinder_process::{
     Backing, ExecutableMapping, MappedFile, OpenError, OpenedFile, Pid, ProcRoot, ProcessRoot, ProcfsError,
@@ -21,9 +24,6 @@ use sidewinder_vm::{
 
 use super::native::NativeReport;
 use super::runtimes::architecture_limit;
-use crate::causes::error_chain;
-use crate::exit::Failure;
-use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use crate::jit::{JitSource, PublishedNames};
 use crate::runtime_advice::{MEMORY_ADVICE, for_process};
 

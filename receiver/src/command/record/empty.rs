@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_kind::Kind;
 use sidewinder_render::{OutcomeCount, Severity, group_thousands};
 
 use super::RecordingStats;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
-use crate::exit::{ExitCause, Failure};
 
 /// With fewer interrupts than this due on one CPU, chance alone explains that none hit the target.
 const INTERRUPTS_MIN: f64 = 10.0;

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use sidewinder_base::exit::Failure;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, RenderError};
 
 use crate::annotate::Annotator;
 use crate::cli::CodeArgs;
 use crate::command::code;
-use crate::exit::Failure;
 use crate::output::{Output, OutputFormat};
 
 /// Where the profiles go: OTLP has all kinds in one file, other formats have a file for each, and pprof one for both kinds of waits

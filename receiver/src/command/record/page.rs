@@ -3,6 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sidewinder_base::exit::Failure;
+use sidewinder_base::interval_timer::IntervalTimer;
+use sidewinder_base::lock::lock;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_kind::KindSet;
 use sidewinder_render::SampleType;
@@ -10,13 +14,9 @@ use tokio::runtime::Runtime;
 
 use crate::annotate::Annotator;
 use crate::collect::{WindowLimits, outcome_counts};
-use crate::exit::Failure;
-use crate::interval_timer::IntervalTimer;
 use crate::live::{LiveFeeds, LiveView};
-use crate::lock::lock;
 use crate::sampling::SamplingTally;
 use crate::server::Server;
-use crate::terminal::print_notice;
 
 /// How often the page gets new outcome counts.
 const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);

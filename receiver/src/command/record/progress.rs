@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
+use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::Outcome;
 
 use crate::cli::RecordArgs;
 use crate::sampling::SamplingTally;
-use crate::terminal::print_notice;
 
 /// A progress line on standard error, if that is a terminal.
 pub(super) struct Progress {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
+use sidewinder_base::exit::Failure;
+use sidewinder_base::interval_timer::IntervalTimer;
 use sidewinder_bpf::{FrameCounts, Opener, Storage, monotonic_ns, online_cpus};
 use sidewinder_process::ProcessKey;
 use tracing::warn;
@@ -12,8 +14,6 @@ use super::page::LivePage;
 use super::progress::Progress;
 use crate::cli::RecordArgs;
 use crate::command::launch::LaunchedCommand;
-use crate::exit::Failure;
-use crate::interval_timer::IntervalTimer;
 use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingOptions, SamplingTally};

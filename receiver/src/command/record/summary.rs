@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
+use sidewinder_base::refusals::RefusedFiles;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::{Kind, SampledProbe};
 use sidewinder_render::{Profile, RecordingSummary, SampleType, guessed_callers};
@@ -14,10 +16,8 @@ use super::gaps::NameGaps;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::output::Output;
-use crate::refusals::RefusedFiles;
 use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
-use crate::terminal::print_notice;
 
 /// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind in a report; without
 /// `profiles`, it alone is known.

@@ -11,6 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
+use sidewinder_base::lock::lock;
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
 use sidewinder_render::{
     FunctionOrder, InlinedFunctions, NameStyle, OutcomeCount, Profile, SampleType, fitted,
@@ -21,7 +22,6 @@ use super::rows::{SortOrder, TopRow, View, outcomes_line, rows};
 use crate::cli::TopArgs;
 use crate::collect::SLICE;
 use crate::live::{LiveFeed, LiveFeeds};
-use crate::lock::lock;
 
 /// The selectable time ranges in seconds.
 const TIME_RANGES: [u32; 4] = [5, 10, 30, 60];

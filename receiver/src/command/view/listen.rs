@@ -6,6 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_base::lock::lock;
+use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_otlp::receive::{ProfilesService, Taken};
 use sidewinder_text::ExternalText;
@@ -14,12 +17,9 @@ use tracing::warn;
 use super::{POLL_INTERVAL, serve_privately, start_runtime};
 use crate::collect::WindowLimits;
 use crate::command::{CommandResult, is_read, stop_flag_in_terminal};
-use crate::exit::{ExitCause, Failure};
 use crate::import;
 use crate::live::LiveView;
-use crate::lock::lock;
 use crate::otlp_server::OtlpServer;
-use crate::terminal::print_notice;
 
 /// The port of OTLP over gRPC.
 const OTLP_PORT: u16 = 4317;

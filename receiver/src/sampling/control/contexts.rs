@@ -12,6 +12,9 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::foreign::{
+    ForeignReader, MemoryAccess, PendingRead, ReadFailure, ReadProgress, ReadTarget,
+};
 use sidewinder_bpf::TlsVariable;
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, PublishedContext, ThreadContexts, read_process_context};
@@ -19,7 +22,6 @@ use sidewinder_process::{Pid, ProcessDescription, ProcessKey, ProcfsError};
 use tracing::{debug, warn};
 
 use super::variables::UnlocatedVariable;
-use crate::foreign::{ForeignReader, MemoryAccess, PendingRead, ReadFailure, ReadProgress, ReadTarget};
 
 /// The first interval between reads of a process that publishes nothing, or nothing complete yet. It doubles with each read
 /// that finds nothing.

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use sidewinder_base::foreign::{ForeignReader, ReadProgress};
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
 use sidewinder_process::{FileId, Pid, Process, ProcessDescription, ProcessKey};
@@ -17,7 +18,6 @@ use super::files::FileTracker;
 use super::jit_sources::JitSources;
 use super::processes::ProcessTracker;
 use super::variables::ContextVariables;
-use crate::foreign::{ForeignReader, ReadProgress};
 use crate::jit::JitSource;
 use crate::sampling::message::Message;
 

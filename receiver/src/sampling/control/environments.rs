@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use sidewinder_base::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use sidewinder_process::{Pid, ProcessDescription, ProcessKey, Registry, ResourceVariables};
 use tracing::debug;
 
 use super::contexts::take_completed_read;
-use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
 /// The reads of environments in progress.
 #[derive(Debug)]

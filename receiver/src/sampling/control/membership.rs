@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::causes::error_chain;
+use sidewinder_base::foreign::ReadTarget;
 use sidewinder_bpf::{
     EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, SampleRecord, TaskFilter, boot_time_ns,
     monotonic_ns,
@@ -17,8 +19,6 @@ use tracing::{info, warn};
 use super::pod::{self, Pod};
 use super::processes::ProcessTracker;
 use super::scope::{ForkedProcess, ListChange, SamplingScope};
-use crate::causes::error_chain;
-use crate::foreign::ReadTarget;
 use crate::sampling::SamplingError;
 
 /// How long startup waits for the scan of a process that the configuration names.

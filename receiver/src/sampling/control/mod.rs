@@ -25,6 +25,7 @@ use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::foreign::{ForeignReader, ReadCounts};
 use sidewinder_bpf::{Opener, Profiler, TaskFilter, monotonic_ns};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
@@ -46,7 +47,6 @@ pub(super) use self::view::{ProcessView, Request};
 use super::message::{Message, Stack};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
-use crate::foreign::{ForeignReader, ReadCounts};
 
 /// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use sidewinder_base::causes::error_chain;
 use sidewinder_bpf::{Container, EventError, EventScope, Opener, PodCgroup, own_cgroups};
 use sidewinder_process::{Pid, PodBounds, PodBoundsError, ProcRoot, ProcessDir};
 use tracing::warn;
 
-use crate::causes::error_chain;
 use crate::sampling::SamplingError;
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which is always idle.

@@ -15,6 +15,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::causes::error_chain;
+use sidewinder_base::file_version::FileVersion;
+use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::{OperandPlace, ProbeOperand, Profiler, TracepointError, UserProbeError};
 use sidewinder_kind::SampledProbe;
 use sidewinder_process::{Pid, ProcessKey};
@@ -23,9 +26,6 @@ use thiserror::Error;
 use tracing::{debug, warn};
 
 use self::resolver::{ProbeResolver, ResolvedProbe};
-use crate::causes::error_chain;
-use crate::file_version::FileVersion;
-use crate::supervise::ThreadSupervisor;
 use crate::user_probe::{PlaceError, UserProbe};
 
 /// How long startup waits for the files of probes to be found and read.

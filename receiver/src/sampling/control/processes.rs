@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_base::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use sidewinder_bpf::{Outcome, SampleRecord};
 use sidewinder_process::{
     Pid, ProcRoot, Process, ProcessDescription, ProcessKey, ProcfsError, Registry, RegistryLimits, ScanResult,
@@ -15,7 +16,6 @@ use sidewinder_process::{
 use tracing::debug;
 
 use super::environments::Environments;
-use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
 /// The shortest time between two rescans of a process whose samples don't match its known mappings.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(500);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
+use sidewinder_base::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use sidewinder_bpf::{PublishedRuntime, RuntimeCode, WalkedRuntime};
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::{
@@ -21,7 +22,6 @@ use tracing::debug;
 use super::contexts::take_completed_read;
 use super::processes::ProcessTracker;
 use super::variables::thread_vector;
-use crate::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use crate::vm::RuntimeSource;
 
 /// The first time between two attempts to locate a runtime's state, which it creates a few milliseconds after it has

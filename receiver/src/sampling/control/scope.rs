@@ -8,12 +8,12 @@ mod matcher;
 
 use std::collections::{HashMap, HashSet};
 
+use sidewinder_base::foreign::{ForeignReader, ReadProgress, ReadTarget};
 use sidewinder_bpf::TaskFilter;
 use sidewinder_process::{ContainerId, PodBounds, ProcessDir, ProcessEvent, ProcessEventKind};
 use wildmatch::WildMatch;
 
 use self::matcher::{Matcher, ProcessTraits, read_command_line};
-use crate::foreign::{ForeignReader, ReadProgress, ReadTarget};
 
 /// The rules of the scope, and the processes that they currently include or exclude.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! What the data part reads of the control part, and what it asks of it.
 
 use sidewinder_address::FileOffset;
+use sidewinder_base::foreign::ForeignReader;
 use sidewinder_bpf::{Newcomer, Outcome, Profiler, SampleRecord, WalkedRuntime};
 use sidewinder_process::{ExecutableMapping, FileId, FileTable, OpenedFile, Pid, Process};
 use sidewinder_unwind::Rule;
@@ -11,7 +12,6 @@ use super::processes::ProcessTracker;
 use super::replacements::MappingReplacements;
 use super::runtimes::{RuntimeTracker, VmCode};
 use super::tables::binaries::Binaries;
-use crate::foreign::ForeignReader;
 
 /// The processes in scope and their code, as of the process events that have been applied.
 ///

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 
 use sidewinder_address::Avma;
+use sidewinder_base::foreign::{ForeignReader, MemoryAccess, PendingRead, ReadTarget};
 use sidewinder_bpf::{FoundWait, Outcome, SampleRecord, StackPiece, StackSnapshot};
 use sidewinder_process::{ForeignMemory, Pid};
 
 use super::deferred::DeferredWalks;
 use super::stacks::StackCache;
 use super::tally::FoundWaitCounts;
-use crate::foreign::{ForeignReader, MemoryAccess, PendingRead, ReadTarget};
 
 /// How much of a stack is read, and in which parts where that is more than there is.
 const STACK_BYTES_MAX: usize = 64 << 10;

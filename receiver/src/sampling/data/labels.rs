@@ -8,7 +8,7 @@ use sidewinder_bpf::{LabelSet, SampleRecord, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_profile::Link;
 
-use crate::hex;
+use sidewinder_base::hex;
 
 /// The maximum number of values of one key in a run. Further values become [`OTHER`].
 const VALUES_MAX: usize = 256;

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use sidewinder_base::foreign::ReadCounts;
+use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{ContextCounts, FrameCounts, StealTime, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
@@ -9,9 +11,7 @@ use sidewinder_symbolize::{LookupCounts, SymbolizerStats};
 
 use super::documentation::documentation;
 use super::*;
-use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::refusals::RefusedFiles;
 use crate::sampling::{FoundWaitCounts, LongWaitCounts, SavedTableCounts, WaitCounts};
 use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, FunctionCopyCounts, ReceiverCounters};

@@ -10,15 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
+use sidewinder_base::file_version::FileVersion;
+use sidewinder_base::privilege;
+use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::UserProbeSite;
 use sidewinder_config::ProbePoint;
 use sidewinder_process::{OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
 
 use super::{ProbeError, operand_for_programs};
-use crate::file_version::FileVersion;
-use crate::privilege;
-use crate::supervise::ThreadSupervisor;
 use crate::user_probe::{ProgramProbe, UserProbe, find_places};
 
 /// How long a thread may take for one process: symbol tables may have millions of names.

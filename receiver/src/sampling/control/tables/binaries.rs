@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
+use sidewinder_base::memory::{limit_mib_for_building, limit_mib_for_tables};
+use sidewinder_base::refusals::Refusals;
+use sidewinder_base::time_budget::TimeBudget;
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
@@ -23,10 +26,7 @@ use super::saved_tables::SavedTableCounts;
 use super::segments::{push_segment_ranges, segment_at};
 use super::table_builder::{Delivery, TableBuilder};
 use super::tracked_binary::{TableState, TrackedBinary, Unread};
-use crate::memory::{limit_mib_for_building, limit_mib_for_tables};
-use crate::refusals::Refusals;
 use crate::sampling::options::PackingRules;
-use crate::time_budget::TimeBudget;
 
 /// The share of one CPU's time that may be spent on rebuilding evicted tables, as a divisor. It bounds the cost of a budget
 /// that is far too small. Unused time is saved, up to [`REBUILD_BURST`].

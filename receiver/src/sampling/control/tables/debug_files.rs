@@ -11,14 +11,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::{Object as _, ObjectSection as _, ReadCache, ReadRef};
+use sidewinder_base::hex;
+use sidewinder_base::refusals::Refusals;
 use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFileReference};
 
 use super::reader::SeekableContent;
 use crate::debuginfod::{BuildIdText, Debuginfod, Fetched};
-use crate::hex;
-use crate::refusals::Refusals;
 
 /// The largest debug file that is read to verify its checksum. Verifying a build ID needs no read of the file.
 const CHECKSUM_BYTES_MAX: u64 = 256 << 20;

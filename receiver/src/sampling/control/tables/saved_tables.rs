@@ -18,16 +18,16 @@ use std::time::SystemTime;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use sidewinder_address::FileOffset;
+use sidewinder_base::disk_cache::{
+    CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
+};
+use sidewinder_base::hex;
 use sidewinder_bpf::{PackedSegment, Packing};
 use sidewinder_process::{FileEntry, read_htlhash};
 use sidewinder_unwind::validate::TrustedSide;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::build::{BuiltTable, TextRange};
-use crate::disk_cache::{
-    CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
-};
-use crate::hex;
 
 /// The version of the format, which every file begins with.
 const MAGIC: [u8; 8] = *b"swtable1";

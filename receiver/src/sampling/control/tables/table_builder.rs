@@ -12,6 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_address::FileOffset;
+use sidewinder_base::memory::TableBuildBudget;
+use sidewinder_base::privilege;
+use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::Packing;
 use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
@@ -22,9 +25,6 @@ use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
 use super::saved_tables::{SavedTableCounts, SavedTableName, SavedTables};
 use super::table_room::TableRoom;
-use crate::memory::TableBuildBudget;
-use crate::privilege;
-use crate::supervise::ThreadSupervisor;
 
 /// Larger files take so long to build that smaller ones must not wait for them.
 const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;

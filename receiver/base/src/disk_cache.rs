@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The beginning of the name of a file that is being written.
-pub(crate) const UNFINISHED_PREFIX: &str = ".sidewinder-";
+pub const UNFINISHED_PREFIX: &str = ".sidewinder-";
 /// How long a file that is being written can be another run's.
-pub(crate) const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3600);
+pub const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The most entries of a directory that are looked at for files to remove.
-pub(crate) const SCANNED_MAX: usize = 20_000;
+pub const SCANNED_MAX: usize = 20_000;
 
 /// A file that is being written. It is removed unless it is [kept](Self::keep).
 #[derive(Debug)]
-pub(crate) struct UnfinishedFile {
-    pub(crate) file: File,
+pub struct UnfinishedFile {
+    /// Open for reading and writing.
+    pub file: File,
     path: PathBuf,
     is_kept: bool,
 }
@@ -26,7 +27,7 @@ impl UnfinishedFile {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(crate) fn create(directory: &Path) -> io::Result<Self> {
+    pub fn create(directory: &Path) -> io::Result<Self> {
         let path = directory.join(format!("{UNFINISHED_PREFIX}{:016x}", rand::random::<u64>()));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -37,7 +38,7 @@ impl UnfinishedFile {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(crate) fn keep(mut self, path: &Path) -> io::Result<()> {
+    pub fn keep(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.is_kept = true;
         Ok(())
@@ -53,13 +54,13 @@ impl Drop for UnfinishedFile {
 }
 
 /// A file of a cache: when it was last used, its size in bytes, and its path.
-pub(crate) type CachedFile = (SystemTime, u64, PathBuf);
+pub type CachedFile = (SystemTime, u64, PathBuf);
 
 /// Removes the files that were used longest ago until the others take at most `bytes_max`. Returns what these take.
 ///
 /// # Errors
 /// If a file can't be removed.
-pub(crate) fn remove_oldest(mut files: Vec<CachedFile>, bytes_max: u64) -> io::Result<u64> {
+pub fn remove_oldest(mut files: Vec<CachedFile>, bytes_max: u64) -> io::Result<u64> {
     files.sort_unstable();
     let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
     for (_, file_bytes, path) in files.iter().filter(|(_, bytes, _)| *bytes > 0) {

@@ -16,45 +16,45 @@ const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 const PROGRAM_BYTES: u64 = 24 << 20;
 
 /// The maximum size of each working set, regardless of the limit: more memory brings no improvement.
-pub(crate) const WORKING_SET_BYTES_MAX: usize = 6 << 20;
+pub const WORKING_SET_BYTES_MAX: usize = 6 << 20;
 
 /// The memory that a receiver may use, divided by purpose.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct MemoryBudget {
+pub struct MemoryBudget {
     /// The total limit, in MiB.
-    pub(crate) total: MemoryLimitMib,
+    pub total: MemoryLimitMib,
     /// The part for sampling.
-    pub(crate) sampling: SamplingBudget,
+    pub sampling: SamplingBudget,
     /// Symbol tables and names.
-    pub(crate) names_bytes: usize,
+    pub names_bytes: usize,
     /// Interned data of reports, which later reports may refer to again.
-    pub(crate) interned_bytes: usize,
+    pub interned_bytes: usize,
 }
 
 /// The memory that sampling may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct SamplingBudget {
+pub struct SamplingBudget {
     /// Unwind tables and mappings, in eBPF maps.
-    pub(crate) tables_bytes: u64,
+    pub tables_bytes: u64,
     /// The executable mappings of processes.
-    pub(crate) mappings_bytes: usize,
+    pub mappings_bytes: usize,
     /// Stacks that samples may refer to.
-    pub(crate) stacks_bytes: usize,
+    pub stacks_bytes: usize,
     /// Snapshots (registers and stack memory) for deferred walks.
-    pub(crate) snapshots_bytes: usize,
+    pub snapshots_bytes: usize,
     /// The rings from the kernel.
-    pub(crate) rings: RingsBudget,
+    pub rings: RingsBudget,
     /// Building a table.
-    pub(crate) table_building: TableBuildBudget,
+    pub table_building: TableBuildBudget,
 }
 
 /// The sizes of rings: powers of two, and multiples of the page size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RingsBudget {
+pub struct RingsBudget {
     /// Each CPU's ring, for its samples and their stacks.
-    pub(crate) samples_bytes: u32,
+    pub samples_bytes: u32,
     /// The ring for snapshots.
-    pub(crate) snapshots_bytes: u32,
+    pub snapshots_bytes: u32,
 }
 
 impl RingsBudget {
@@ -64,7 +64,7 @@ impl RingsBudget {
     /// The sizes for interactive commands: they hold a few ms of events of a counter, or of a probe, that may interrupt a
     /// million times a second, and most of a second of waits, if threads leave their CPUs 10,000 times in it: each wait has two
     /// records, and a thread that reads them may have to wait for a CPU as others do.
-    pub(crate) fn interactive(kinds: &KindSet) -> Self {
+    pub fn interactive(kinds: &KindSet) -> Self {
         const FREQUENT_PERIOD_MAX: u64 = 63;
         let is_frequent = |counter: SampledCounter| match counter.rate {
             CounterRate::Period(period) => period <= FREQUENT_PERIOD_MAX,
@@ -80,14 +80,14 @@ impl RingsBudget {
 
     /// The sizes for processes that are already running: their tables are loaded before the first sample, so few snapshots
     /// are taken. A ring counts twice as resident memory, since it is mapped twice in a row.
-    pub(crate) fn for_running_processes(self) -> Self {
+    pub fn for_running_processes(self) -> Self {
         Self { snapshots_bytes: self.snapshots_bytes.min(Self::SMALL.snapshots_bytes), ..self }
     }
 }
 
 impl SamplingBudget {
     /// Limits the tables to `tables_bytes`, and sets everything else as if memory were plentiful.
-    pub(crate) fn with_tables_bytes(tables_bytes: u64) -> Self {
+    pub fn with_tables_bytes(tables_bytes: u64) -> Self {
         Self {
             tables_bytes,
             mappings_bytes: 128 << 20,
@@ -102,7 +102,7 @@ impl SamplingBudget {
 /// The memory for building one table. Large files briefly need tens of MiB, which exceeds any fixed share of a small limit.
 /// So a build gets the memory that is free when it begins, and never less than its share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TableBuildBudget {
+pub struct TableBuildBudget {
     total_bytes: u64,
     min_bytes: u64,
 }
@@ -114,12 +114,12 @@ impl TableBuildBudget {
     }
 
     /// Whether there is a limit.
-    pub(crate) fn is_limited(self) -> bool {
+    pub fn is_limited(self) -> bool {
         self.total_bytes != u64::MAX
     }
 
     /// The memory for a table whose build begins now, beside builds in progress that may take this much; `u64::MAX`: unlimited.
-    pub(crate) fn available_bytes(self, in_progress_bytes: u64) -> u64 {
+    pub fn available_bytes(self, in_progress_bytes: u64) -> u64 {
         // If the resident size can't be read, no memory counts as free.
         let resident_bytes = resident_bytes().unwrap_or(u64::MAX);
         self.available_bytes_at(resident_bytes.saturating_add(in_progress_bytes))
@@ -136,7 +136,7 @@ impl TableBuildBudget {
 }
 
 /// The resident memory of this process, including mapped eBPF maps, from `/proc/self/statm`; `None` if it can't be read.
-pub(crate) fn resident_bytes() -> Option<u64> {
+pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
@@ -145,7 +145,7 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 impl MemoryBudget {
     /// Divides the receiver's limit. First [`PROGRAM_BYTES`], a sixth for queues, a 24th for each working set and a twelfth
     /// for building tables are deducted; tables and names get half of the rest each.
-    pub(crate) fn from_config(receiver: &ProfilingReceiver) -> Self {
+    pub fn from_config(receiver: &ProfilingReceiver) -> Self {
         let total = memory_limit(receiver);
         let total_bytes = mib_to_bytes(total);
         let working_set_bytes = working_set_bytes(total_bytes);
@@ -167,7 +167,7 @@ impl MemoryBudget {
     }
 
     /// The memory for all queues of encoded reports together, from the limits of all receivers.
-    pub(crate) fn for_queues(config: &Config) -> usize {
+    pub fn for_queues(config: &Config) -> usize {
         let shares =
             config.receivers.values().map(|receiver| mib_to_bytes(memory_limit(receiver)) / QUEUES_SHARE);
         usize::try_from(shares.sum::<u64>()).unwrap_or(usize::MAX)
@@ -189,13 +189,13 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 }
 
 /// The lowest limit, in MiB, with this much for tables; the highest one if none has.
-pub(crate) fn limit_mib_for_tables(tables_bytes: u64) -> u32 {
+pub fn limit_mib_for_tables(tables_bytes: u64) -> u32 {
     lowest_limit_mib(|total_bytes| divided_bytes(total_bytes) / 2 >= tables_bytes)
 }
 
 /// The lowest limit, in MiB, at which the build of a table may take this much beside what is resident now; the highest one if none
 /// allows it.
-pub(crate) fn limit_mib_for_building(bytes: u64) -> u32 {
+pub fn limit_mib_for_building(bytes: u64) -> u32 {
     let resident_bytes = resident_bytes().unwrap_or_default();
     lowest_limit_mib(|total_bytes| {
         TableBuildBudget::of(total_bytes).available_bytes_at(resident_bytes) >= bytes

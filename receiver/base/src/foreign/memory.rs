@@ -17,7 +17,7 @@ use crate::causes::error_chain;
 
 /// Opens the memory of processes.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct MemoryAccess {
+pub struct MemoryAccess {
     /// `None`: only by the system call.
     programs: Option<Arc<ForeignMemoryPrograms>>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct MemoryAccess {
 impl MemoryAccess {
     /// Loads the programs through the opener, unless the kernel refuses them. With a pod, they read only processes in its
     /// cgroup.
-    pub(crate) fn new(opener: &Opener, pod: Option<PodCgroup>) -> Self {
+    pub fn new(opener: &Opener, pod: Option<PodCgroup>) -> Self {
         let loaded = opener.load_foreign_memory(pod).inspect_err(|error: &LoadError| {
             debug!("memory is read by process_vm_readv, not by eBPF programs: {}", error_chain(error));
         });
@@ -36,7 +36,7 @@ impl MemoryAccess {
     ///
     /// # Errors
     /// [`ProcfsError::Gone`] if the process has exited.
-    pub(crate) fn open(&self, target: ReadTarget) -> Result<TargetMemory, ProcfsError> {
+    pub fn open(&self, target: ReadTarget) -> Result<TargetMemory, ProcfsError> {
         let directory = target.open_dir()?;
         let Some(programs) = &self.programs else {
             return Ok(TargetMemory::SystemCall(ProcessMemory::new(directory)));
@@ -51,14 +51,14 @@ impl MemoryAccess {
     }
 
     /// The kernel memory of the programs' maps, in bytes.
-    pub(crate) fn map_bytes(&self) -> u64 {
+    pub fn map_bytes(&self) -> u64 {
         if self.programs.is_some() { ForeignMemoryPrograms::MAP_BYTES as u64 } else { 0 }
     }
 }
 
 /// The memory of one process, and never of another one that reuses its PID.
 #[derive(Debug)]
-pub(crate) enum TargetMemory {
+pub enum TargetMemory {
     /// Read by programs, except for memory that they leave to the system call.
     Programs(ReadableProcess, ProcessMemory),
     /// Read by `process_vm_readv(2)`.
@@ -70,7 +70,7 @@ impl TargetMemory {
     ///
     /// # Errors
     /// If the process has exited, or we may not read its mappings.
-    pub(crate) fn context_mappings(&self) -> io::Result<Vec<Avma>> {
+    pub fn context_mappings(&self) -> io::Result<Vec<Avma>> {
         match self {
             Self::Programs(process, _) => Ok(process.contexts()?.into_iter().map(Avma).collect()),
             Self::SystemCall(memory) => {

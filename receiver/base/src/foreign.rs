@@ -29,9 +29,10 @@ use sidewinder_bpf::{Opener, PodCgroup};
 use sidewinder_process::{Pid, ProcfsError};
 use thiserror::Error;
 
-pub(crate) use self::memory::{MemoryAccess, TargetMemory};
-pub(crate) use self::target::ReadTarget;
-pub(crate) use self::workers::ReadCounts;
+pub use self::memory::MemoryAccess;
+pub(crate) use self::memory::TargetMemory;
+pub use self::target::ReadTarget;
+pub use self::workers::ReadCounts;
 use self::workers::{QueuedRead, ReaderShared, ShutdownGuard, THREADS, WAITING_MAX};
 use crate::lock::lock;
 use crate::privilege;
@@ -47,22 +48,27 @@ const BRIEF_WAITS_BURST: Duration = Duration::from_millis(100);
 
 /// Why a read has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub(crate) enum ReadFailure {
+pub enum ReadFailure {
+    /// The process has exited.
     #[error("the process has ended")]
     Gone,
+    /// The read took too long.
     #[error("the read of its memory did not return within {READ_DEADLINE:?}")]
     TimedOut,
+    /// The process is not read, because an earlier read of it took too long.
     #[error("it is in quarantine, because a read of its memory did not return in time")]
     Quarantined,
+    /// No reader thread can take the read.
     #[error("too many reads are queued, or all reader threads are stuck")]
     Refused,
+    /// The reader thread panicked.
     #[error("the read has failed")]
     Failed,
 }
 
 /// A handle to the reader threads, which exit when the last handle is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct ForeignReader {
+pub struct ForeignReader {
     shared: Arc<ReaderShared>,
     memory: MemoryAccess,
     /// Stops the threads when the last handle is dropped. The threads themselves don't hold one.
@@ -71,7 +77,7 @@ pub(crate) struct ForeignReader {
 
 /// A submitted read whose result has not been taken yet.
 #[derive(Debug)]
-pub(crate) struct PendingRead<T> {
+pub struct PendingRead<T> {
     id: u64,
     receiver: Receiver<T>,
     shared: Arc<ReaderShared>,
@@ -79,8 +85,10 @@ pub(crate) struct PendingRead<T> {
 
 /// The result of a read, or the pending read.
 #[derive(Debug)]
-pub(crate) enum ReadProgress<T> {
+pub enum ReadProgress<T> {
+    /// The result.
     Done(T),
+    /// The read takes longer than was waited for it.
     Pending(PendingRead<T>),
 }
 
@@ -90,7 +98,7 @@ impl ForeignReader {
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub(crate) fn start(opener: &Opener, pod: Option<PodCgroup>) -> io::Result<Self> {
+    pub fn start(opener: &Opener, pod: Option<PodCgroup>) -> io::Result<Self> {
         let memory = MemoryAccess::new(opener, pod);
         Self::start_with(READ_DEADLINE, memory, |run| opener.spawn("reader", run).map(drop))
     }
@@ -114,7 +122,7 @@ impl ForeignReader {
     }
 
     /// How reads on these threads access the memory of processes.
-    pub(crate) fn memory(&self) -> &MemoryAccess {
+    pub fn memory(&self) -> &MemoryAccess {
         &self.memory
     }
 
@@ -122,7 +130,7 @@ impl ForeignReader {
     ///
     /// # Errors
     /// If the read won't be tried: [`ReadFailure::Quarantined`] or [`ReadFailure::Refused`].
-    pub(crate) fn submit<T: Send + 'static>(
+    pub fn submit<T: Send + 'static>(
         &self,
         target: ReadTarget,
         read: impl FnOnce() -> T + Send + 'static,
@@ -155,7 +163,7 @@ impl ForeignReader {
     ///
     /// # Errors
     /// If there won't be a result.
-    pub(crate) fn submit_and_wait<T: Send + 'static>(
+    pub fn submit_and_wait<T: Send + 'static>(
         &self,
         target: ReadTarget,
         read: impl FnOnce() -> T + Send + 'static,
@@ -169,7 +177,7 @@ impl ForeignReader {
     }
 
     /// Abandons a read that has missed its deadline, and returns the counts.
-    pub(crate) fn counts(&self) -> ReadCounts {
+    pub fn counts(&self) -> ReadCounts {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);
         self.shared.abandon_overdue(&mut state, now);
@@ -184,14 +192,14 @@ impl ForeignReader {
 
 /// A process whose memory is read by a caller that can wait.
 #[derive(Debug)]
-pub(crate) struct ForeignProcess {
+pub struct ForeignProcess {
     target: ReadTarget,
     reader: ForeignReader,
 }
 
 impl ForeignProcess {
     /// The process that has this PID now.
-    pub(crate) fn from_pid(pid: Pid, reader: ForeignReader) -> Result<Self, ProcfsError> {
+    pub fn from_pid(pid: Pid, reader: ForeignReader) -> Result<Self, ProcfsError> {
         Ok(Self { target: ReadTarget::from_pid(pid)?, reader })
     }
 
@@ -200,7 +208,7 @@ impl ForeignProcess {
     ///
     /// # Errors
     /// If there won't be a result.
-    pub(crate) fn start_read<T: Send + 'static>(
+    pub fn start_read<T: Send + 'static>(
         &self,
         timeout: Duration,
         read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
@@ -214,7 +222,7 @@ impl ForeignProcess {
     ///
     /// # Errors
     /// If there is no result within `timeout`.
-    pub(crate) fn read_within<T: Send + 'static>(
+    pub fn read_within<T: Send + 'static>(
         &self,
         timeout: Duration,
         read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
@@ -228,7 +236,7 @@ impl ForeignProcess {
 
 impl<T> PendingRead<T> {
     /// The result, or why there won't be one; `None`: it may still arrive.
-    pub(crate) fn poll(&self) -> Option<Result<T, ReadFailure>> {
+    pub fn poll(&self) -> Option<Result<T, ReadFailure>> {
         match self.receiver.try_recv() {
             Ok(result) => Some(Ok(result)),
             Err(TryRecvError::Disconnected) => Some(Err(self.failure_reason())),
@@ -244,7 +252,7 @@ impl<T> PendingRead<T> {
     ///
     /// # Errors
     /// If there won't be a result.
-    pub(crate) fn wait(self, timeout: Duration) -> Result<ReadProgress<T>, ReadFailure> {
+    pub fn wait(self, timeout: Duration) -> Result<ReadProgress<T>, ReadFailure> {
         match self.receiver.recv_timeout(timeout) {
             Ok(result) => Ok(ReadProgress::Done(result)),
             Err(RecvTimeoutError::Disconnected) => Err(self.failure_reason()),

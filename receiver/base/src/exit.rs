@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use sidewinder_text::ExternalText;
 
 use crate::causes::Causes;
-use crate::sampling::SamplingError;
 
 /// The documented exit codes; 0 is success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum ExitCause {
+pub enum ExitCause {
     /// Something failed at run time.
     Runtime = 1,
     /// The command line or the configuration is not valid.
@@ -29,8 +28,9 @@ pub(crate) enum ExitCause {
 
 /// Why Sidewinder ends without success: what failed, why, and the next step.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) cause: ExitCause,
+pub struct Failure {
+    /// What it makes of the exit code.
+    pub cause: ExitCause,
     message: String,
     /// Lines that follow the message.
     details: Vec<String>,
@@ -39,77 +39,52 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(cause: ExitCause, message: impl Into<String>) -> Self {
+    /// A failure with this message, which may contain text from outside.
+    pub fn new(cause: ExitCause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into(), details: Vec::new(), source: None, next_step: None }
     }
 
-    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    /// Adds the error behind it, whose causes follow the message.
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
     /// Adds a line for each of these after the message.
-    pub(crate) fn with_details(mut self, details: impl IntoIterator<Item = impl fmt::Display>) -> Self {
+    pub fn with_details(mut self, details: impl IntoIterator<Item = impl fmt::Display>) -> Self {
         self.details.extend(details.into_iter().map(|detail| detail.to_string()));
         self
     }
 
     /// Adds the next step for the user.
-    pub(crate) const fn with_next_step(mut self, next_step: &'static str) -> Self {
+    pub const fn with_next_step(mut self, next_step: &'static str) -> Self {
         self.next_step = Some(next_step);
         self
     }
 
     /// The same failure with another exit code.
-    pub(crate) fn with_cause(self, cause: ExitCause) -> Self {
+    pub fn with_cause(self, cause: ExitCause) -> Self {
         Self { cause, ..self }
     }
 
     /// A failure at run time.
-    pub(crate) fn runtime(
-        message: impl Into<String>,
-        source: impl Into<Box<dyn Error + Send + Sync>>,
-    ) -> Self {
+    pub fn runtime(message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ExitCause::Runtime, message).with_source(source)
     }
 
     /// The exit code.
-    pub(crate) fn code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(self.cause as u8)
-    }
-}
-
-impl From<SamplingError> for Failure {
-    fn from(error: SamplingError) -> Self {
-        let (cause, next_step) = match &error {
-            SamplingError::Load(load) => (ExitCause::Privilege, Some(load.next_step())),
-            SamplingError::NoPod(_) => (ExitCause::Privilege, None),
-            SamplingError::NoProcess(_) => (
-                ExitCause::Runtime,
-                Some(
-                    "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder; or use --comm NAME",
-                ),
-            ),
-            SamplingError::Probe { source, .. } => (ExitCause::Runtime, Some(source.next_step())),
-            SamplingError::Rate { .. } => {
-                (ExitCause::Usage, Some("use a lower rate, or raise the limit with sysctl"))
-            }
-            SamplingError::Scan(_) | SamplingError::Thread(_) => {
-                (ExitCause::Runtime, Some("run `sidewinder check` to see what is allowed here"))
-            }
-            SamplingError::Budget(_) => (ExitCause::Usage, Some("raise memory_limit_mib")),
-        };
-        let failure = Self::new(cause, "can't sample").with_source(error);
-        Self { next_step, ..failure }
     }
 }
 
 /// What is left of a [`Failure`] for those that show it later.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FailureReport {
+pub struct FailureReport {
     /// What failed and why, in several lines. Text from outside is escaped.
-    pub(crate) what: String,
-    pub(crate) next_step: Option<&'static str>,
+    pub what: String,
+    /// What the user can do now.
+    pub next_step: Option<&'static str>,
 }
 
 /// In several lines, the next step in the last.
@@ -121,7 +96,8 @@ impl fmt::Display for FailureReport {
 }
 
 impl Failure {
-    pub(crate) fn report(&self) -> FailureReport {
+    /// What is shown of it later.
+    pub fn report(&self) -> FailureReport {
         FailureReport { what: self.what("\n"), next_step: self.next_step }
     }
 

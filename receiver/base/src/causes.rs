@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// An error and its causes in one line.
-pub(crate) fn error_chain(error: &dyn Error) -> String {
+pub fn error_chain(error: &dyn Error) -> String {
     format!("{error}{}", Causes(error.source()))
 }
 

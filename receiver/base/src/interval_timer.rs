@@ -4,29 +4,29 @@ use std::time::{Duration, Instant};
 
 /// Returns at most once per interval that work is due.
 #[derive(Clone, Debug)]
-pub(crate) struct IntervalTimer {
+pub struct IntervalTimer {
     interval: Duration,
     last: Instant,
 }
 
 impl IntervalTimer {
     /// A timer that is first due one interval from now.
-    pub(crate) fn new(interval: Duration) -> Self {
+    pub fn new(interval: Duration) -> Self {
         Self::since(interval, Instant::now())
     }
 
     /// A timer that is first due one interval after `last`.
-    pub(crate) fn since(interval: Duration, last: Instant) -> Self {
+    pub fn since(interval: Duration, last: Instant) -> Self {
         Self { interval, last }
     }
 
     /// Whether an interval has passed since this last returned true.
-    pub(crate) fn is_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         self.is_due_at(Instant::now())
     }
 
     /// The same at a given time.
-    pub(crate) fn is_due_at(&mut self, now: Instant) -> bool {
+    pub fn is_due_at(&mut self, now: Instant) -> bool {
         let is_due = now.saturating_duration_since(self.last) >= self.interval;
         if is_due {
             self.last = now;

@@ -17,10 +17,11 @@ const LOGGED_MAX: u32 = 50;
 
 /// How many files were not read, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct RefusedFiles([u64; Refusal::ALL.len()]);
+pub struct RefusedFiles([u64; Refusal::ALL.len()]);
 
 impl RefusedFiles {
-    pub(crate) fn by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// How many files were refused for each reason, by its label.
+    pub fn by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::ALL.map(Refusal::label).into_iter().zip(self.0)
     }
 }
@@ -33,7 +34,7 @@ impl AddAssign for RefusedFiles {
 
 /// The files refused so far, shared by the threads that open them.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<RefusalState>);
+pub struct Refusals(Mutex<RefusalState>);
 
 #[derive(Debug, Default)]
 struct RefusalState {
@@ -43,13 +44,14 @@ struct RefusalState {
 }
 
 impl Refusals {
-    pub(crate) fn counts(&self) -> RefusedFiles {
+    /// The files refused so far.
+    pub fn counts(&self) -> RefusedFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
     /// Records that a file at this path in the root of a process could not be opened. Counts only if the file was refused,
     /// not if it does not exist.
-    pub(crate) fn record(&self, pid: Pid, path: &[u8], error: &OpenError) {
+    pub fn record(&self, pid: Pid, path: &[u8], error: &OpenError) {
         if let Some(refusal) = error.refusal() {
             self.add(pid, path, refusal, format_args!("not read for names: {error}"));
         }
@@ -57,7 +59,7 @@ impl Refusals {
 
     /// Records that a file at this path, whose code a process executes, could not be opened. Such a file exists: if its path
     /// can't be looked up without asking a file system that may never respond, it is refused.
-    pub(crate) fn record_code(&self, pid: Pid, path: &[u8], error: &OpenError) {
+    pub fn record_code(&self, pid: Pid, path: &[u8], error: &OpenError) {
         let refusal = match error {
             OpenError::NotCached => Some(Refusal::Remote),
             error => error.refusal(),

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 /// A file in a certain state: equal versions have the same content, as far as the filesystem records changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FileVersion {
+pub struct FileVersion {
     device: u64,
     inode: u64,
     bytes: u64,

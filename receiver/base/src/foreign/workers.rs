@@ -14,10 +14,10 @@ use crate::lock::lock;
 use crate::time_budget::TimeBudget;
 
 /// The number of threads. One reads at a time; the others take over when it is stuck.
-pub(super) const THREADS: usize = sidewinder_bpf::ForeignMemoryPrograms::READERS_MAX;
+pub(crate) const THREADS: usize = sidewinder_bpf::ForeignMemoryPrograms::READERS_MAX;
 
 /// The maximum number of queued reads.
-pub(super) const WAITING_MAX: usize = 1024;
+pub(crate) const WAITING_MAX: usize = 1024;
 
 /// How long a process is in quarantine after a missed deadline: the first time, and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(10);
@@ -28,28 +28,28 @@ pub(super) const QUARANTINED_MAX: usize = 1024;
 
 /// The number of reads by result, and the current state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct ReadCounts {
+pub struct ReadCounts {
     /// Completed in time.
-    pub(crate) answered: u64,
+    pub answered: u64,
     /// Missed the deadline.
-    pub(crate) timed_out: u64,
+    pub timed_out: u64,
     /// Missed the deadline, and returned later.
-    pub(crate) late: u64,
+    pub late: u64,
     /// Not tried, because the process was in quarantine.
-    pub(crate) quarantined: u64,
+    pub quarantined: u64,
     /// Not tried, because too many reads were queued or all threads were stuck.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Ended with a panic.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Processes that are in quarantine now.
-    pub(crate) quarantined_processes: u64,
+    pub quarantined_processes: u64,
     /// Threads that are stuck in a read now.
-    pub(crate) stuck_reader_threads: u64,
+    pub stuck_reader_threads: u64,
 }
 
 impl ReadCounts {
     /// The counts, with the names of the results.
-    pub(crate) fn by_result(&self) -> [(&'static str, u64); 6] {
+    pub fn by_result(&self) -> [(&'static str, u64); 6] {
         [
             ("answered", self.answered),
             ("timed_out", self.timed_out),
@@ -61,12 +61,12 @@ impl ReadCounts {
     }
 
     /// Whether all threads are stuck, so that nothing can be read.
-    pub(crate) fn is_stuck(&self) -> bool {
+    pub fn is_stuck(&self) -> bool {
         self.stuck_reader_threads >= THREADS as u64
     }
 
     /// The sum of both counts, with the current state of `self`.
-    pub(crate) fn plus_previous(self, previous: &Self) -> Self {
+    pub fn plus_previous(self, previous: &Self) -> Self {
         Self {
             answered: self.answered + previous.answered,
             timed_out: self.timed_out + previous.timed_out,

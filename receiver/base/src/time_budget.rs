@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A share of wall-clock time, of which some can be saved, like a token bucket. More can be spent than is available; the
 /// debt is then paid off with time.
 #[derive(Debug)]
-pub(crate) struct TimeBudget {
+pub struct TimeBudget {
     divisor: u32,
     burst: Duration,
     /// The time up to which the share has been spent.
@@ -14,18 +14,18 @@ pub(crate) struct TimeBudget {
 
 impl TimeBudget {
     /// A budget of one part in `divisor` of all time, of which `burst` can be saved. It starts with `burst` saved.
-    pub(crate) fn new(divisor: u32, burst: Duration) -> Self {
+    pub fn new(divisor: u32, burst: Duration) -> Self {
         let now = Instant::now();
         Self { divisor, burst, spent_until: now.checked_sub(burst * divisor).unwrap_or(now) }
     }
 
     /// The time that may be spent now.
-    pub(crate) fn remaining(&self, now: Instant) -> Duration {
+    pub fn remaining(&self, now: Instant) -> Duration {
         (now.saturating_duration_since(self.spent_until) / self.divisor).min(self.burst)
     }
 
     /// Records that time was spent.
-    pub(crate) fn spend(&mut self, time: Duration, now: Instant) {
+    pub fn spend(&mut self, time: Duration, now: Instant) {
         let saved_from = now.checked_sub(self.burst * self.divisor).unwrap_or(self.spent_until);
         self.spent_until = self.spent_until.max(saved_from) + time * self.divisor;
     }

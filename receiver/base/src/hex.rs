@@ -1,7 +1,7 @@
 //! Identifiers in hexadecimal digits.
 
 /// Decodes exactly two digits per byte. `None` for any other text: no sign and no prefix is accepted.
-pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
+pub fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if digits.len() != 2 * BYTES {
         return None;
@@ -14,7 +14,7 @@ pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
 }
 
 /// Encodes each byte as two lower-case digits.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

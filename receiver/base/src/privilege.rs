@@ -30,14 +30,14 @@ use sidewinder_bpf::{Opener, can_create_maps, can_open_events};
 use tracing::warn;
 
 /// No capabilities.
-pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
+pub const NONE: CapabilitySet = CapabilitySet::empty();
 /// For access to processes of other users.
-pub(crate) const PROCESS_ACCESS: CapabilitySet = CapabilitySet::SYS_PTRACE;
+pub const PROCESS_ACCESS: CapabilitySet = CapabilitySet::SYS_PTRACE;
 /// For the addresses of kernel symbols.
-pub(crate) const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
+pub const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
 /// For `/proc/PID/map_files`, and so for mapped files that have been unlinked, such as libraries that an upgrade replaced.
 /// Pods don't have it; root on a host does.
-pub(crate) const MAP_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
+pub const MAP_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
 /// For the opener, and the threads that it starts.
 pub(crate) const OPENER: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
@@ -46,13 +46,13 @@ pub(crate) const OPENER: CapabilitySet = CapabilitySet::BPF
     .union(MAP_FILES);
 
 /// Makes all permitted capabilities effective. Threads that this one starts inherit that.
-pub(crate) fn raise() {
+pub fn raise() {
     change_capabilities(|sets| CapabilitySets { effective: sets.permitted, ..sets });
 }
 
 /// Permanently prevents this process from gaining privileges by executing another program. Must be called while the process
 /// has one thread: it affects this thread and those that it starts.
-pub(crate) fn set_no_new_privileges() {
+pub fn set_no_new_privileges() {
     if let Err(error) = set_no_new_privs(true) {
         warn!(%error, "can't set no_new_privs");
     }
@@ -66,7 +66,7 @@ pub(crate) fn set_no_new_privileges() {
 ///
 /// # Errors
 /// If its thread has ended.
-pub(crate) fn restrict_opener(opener: &Opener) -> io::Result<()> {
+pub fn restrict_opener(opener: &Opener) -> io::Result<()> {
     // Debian's kernels have level 3 of kernel.perf_event_paranoid as their default, which CAP_PERFMON does not override.
     opener.reduce_privileges(|| {
         lift_memory_lock_limit();
@@ -86,7 +86,7 @@ fn lift_memory_lock_limit() {
 
 /// Like [`drop_all_but`], on a thread that continues to change maps. Some kernels before Linux 6.0 refuse every use of
 /// bpf(2) without `CAP_BPF`: there it is kept too. `works` tries such a use.
-pub(crate) fn drop_all_but_while(kept: CapabilitySet, works: impl Fn() -> bool) {
+pub fn drop_all_but_while(kept: CapabilitySet, works: impl Fn() -> bool) {
     drop_all_but_or_add(kept, CapabilitySet::BPF, works);
 }
 
@@ -102,7 +102,7 @@ fn drop_all_but_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn
 }
 
 /// Permanently drops all capabilities of this thread but these.
-pub(crate) fn drop_all_but(kept: CapabilitySet) {
+pub fn drop_all_but(kept: CapabilitySet) {
     change_capabilities(|sets| CapabilitySets {
         effective: sets.effective & kept,
         permitted: sets.permitted & kept,

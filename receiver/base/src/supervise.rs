@@ -20,7 +20,7 @@ const NO_DEADLINE: u64 = u64::MAX;
 
 /// The registry of all threads that have a heartbeat.
 #[derive(Clone, Debug)]
-pub(crate) struct ThreadSupervisor(Arc<SupervisorState>);
+pub struct ThreadSupervisor(Arc<SupervisorState>);
 
 #[derive(Debug)]
 struct SupervisorState {
@@ -45,14 +45,16 @@ struct HeartbeatState {
 
 /// Why a thread is faulty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ThreadFault {
+pub enum ThreadFault {
     /// Its beat is overdue; the last one was this long ago.
     Hung(Duration),
+    /// It panicked, and no thread has taken its place.
     Panicked,
 }
 
 impl ThreadFault {
-    pub(crate) const fn label(self) -> &'static str {
+    /// What the status pages call it.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Hung(_) => "hangs",
             Self::Panicked => "panicked",
@@ -62,9 +64,11 @@ impl ThreadFault {
 
 /// A thread that hangs or has panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FaultyThread {
-    pub(crate) thread: &'static str,
-    pub(crate) fault: ThreadFault,
+pub struct FaultyThread {
+    /// The thread's name.
+    pub thread: &'static str,
+    /// What is wrong with it.
+    pub fault: ThreadFault,
 }
 
 impl std::fmt::Display for FaultyThread {
@@ -86,7 +90,7 @@ impl Default for ThreadSupervisor {
 
 impl ThreadSupervisor {
     /// Registers a thread, whose next beat follows within this time.
-    pub(crate) fn register(&self, name: &'static str, within: Duration) -> Heartbeat {
+    pub fn register(&self, name: &'static str, within: Duration) -> Heartbeat {
         let state =
             Arc::new(HeartbeatState { last_ms: AtomicU64::new(0), due_ms: AtomicU64::new(NO_DEADLINE) });
         let mut threads = lock(&self.0.threads);
@@ -100,7 +104,7 @@ impl ThreadSupervisor {
     }
 
     /// The threads that are late or have panicked.
-    pub(crate) fn faulty_threads(&self) -> Vec<FaultyThread> {
+    pub fn faulty_threads(&self) -> Vec<FaultyThread> {
         let now_ms = self.now_ms();
         let describe = |thread: &SupervisedThread| {
             let due_ms = thread.state.due_ms.load(Ordering::Relaxed);
@@ -116,7 +120,7 @@ impl ThreadSupervisor {
     }
 
     /// A text for the log: the threads that are working or hang, and how long ago the last beat of each was.
-    pub(crate) fn describe_active(&self) -> String {
+    pub fn describe_active(&self) -> String {
         let now_ms = self.now_ms();
         let describe = |thread: &SupervisedThread| {
             let silent_ms = now_ms.saturating_sub(thread.state.last_ms.load(Ordering::Relaxed));
@@ -136,7 +140,7 @@ impl ThreadSupervisor {
 
 /// A thread's own handle. Dropping it unregisters the thread; a panic that drops it marks the thread as panicked.
 #[derive(Debug)]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     id: u64,
     state: Arc<HeartbeatState>,
     supervisor: ThreadSupervisor,
@@ -144,7 +148,7 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     /// Reports that the thread is working, and that its next beat follows within this time.
-    pub(crate) fn beat(&self, within: Duration) {
+    pub fn beat(&self, within: Duration) {
         let now_ms = self.supervisor.now_ms();
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(NO_DEADLINE);
         self.state.last_ms.store(now_ms, Ordering::Relaxed);
@@ -152,7 +156,7 @@ impl Heartbeat {
     }
 
     /// Reports that the thread waits for work, without a time limit.
-    pub(crate) fn idle(&self) {
+    pub fn idle(&self) {
         self.state.due_ms.store(NO_DEADLINE, Ordering::Relaxed);
     }
 }
@@ -169,13 +173,13 @@ impl Drop for Heartbeat {
 }
 
 /// The message of a panic.
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
+pub fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 /// From now on, panics are logged with the thread's name instead of printed.
-pub(crate) fn log_panics() {
+pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
         error!(
@@ -189,7 +193,7 @@ pub(crate) fn log_panics() {
 
 /// Runs something that may hang, on a thread of its own, and waits for it until the deadline. `None` if it has not ended by
 /// then, has panicked, or the thread could not be started.
-pub(crate) fn run_with_deadline<T: Send + 'static>(
+pub fn run_with_deadline<T: Send + 'static>(
     deadline: Instant,
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
