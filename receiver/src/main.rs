@@ -17,7 +17,6 @@
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
-//! | `debuginfod` | debug files and sources from servers, if that is asked for                               |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | accepts connections, and serves pages over HTTP; `otlp_server` receives OTLP             |
@@ -34,7 +33,6 @@ mod collect;
 mod command;
 mod configuration;
 mod containers;
-mod debuginfod;
 mod encode;
 mod event_arg;
 mod export;

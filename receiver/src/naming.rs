@@ -19,6 +19,7 @@ use std::sync::Arc;
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing, WalkedRuntime};
+use sidewinder_debug_files::DebugRoots;
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
@@ -38,7 +39,6 @@ pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
-use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};
 use crate::vm::{RuntimeSource, VmNameCounts, VmNames};

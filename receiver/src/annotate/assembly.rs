@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use sidewinder_address::Svma;
 use sidewinder_base::lock::lock;
+use sidewinder_debug_files::DebugRoots;
 use sidewinder_render::{
     CodeBlock, FunctionAssembly, FunctionCode, InstructionCosts, Instructions, PageFunction, Profile,
     UnwindingRanges, escaped,
@@ -18,7 +19,6 @@ use sidewinder_unwind::method::method_ranges;
 
 use super::binary::{BinaryFile, ProfiledBinary};
 use crate::sampling::build::{BuildError, read_partial_table};
-use crate::sampling::debug_files::DebugRoots;
 
 /// The most functions of a file that the instructions of one are listed of, if it was inlined into several.
 const BLOCKS_MAX: usize = 8;

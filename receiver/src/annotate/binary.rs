@@ -8,13 +8,13 @@ use std::sync::Arc;
 use object::{Object as _, ReadCache};
 use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_base::hex;
+use sidewinder_debug_files::{Companions, DebugFile, DebugRoots};
 use sidewinder_process::{PathTrust, Pid, ProcRoot, ProcessRoot, read_htlhash};
 use sidewinder_profile::{Dictionary, MappingIndex};
 use sidewinder_symbolize::{BinaryFiles, Image};
 use sidewinder_unwind::load_segments;
 
 use super::assembly::AssemblyError;
-use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
 
 /// In the roots of how many processes the file is looked for.
 const ROOTS_MAX: usize = 8;

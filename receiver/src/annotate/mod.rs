@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use sidewinder_base::causes::error_chain;
+use sidewinder_debug_files::DebugRoots;
+use sidewinder_debug_files::debuginfod::BuildIdText;
 use sidewinder_render::{
     FunctionAssembly, FunctionCode, FunctionSource, PageFunction, Profile, SourceExcerpt, lines_by_file,
 };
@@ -24,8 +26,6 @@ pub(crate) use self::assembly::AssemblyError;
 use self::assembly::Listing;
 use self::sources::excerpt;
 pub(crate) use self::sources::{SourceDirectories, SourcePath};
-use crate::debuginfod::BuildIdText;
-use crate::sampling::debug_files::DebugRoots;
 use crate::server::PageResponse;
 
 /// The most bytes of source text in a page.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::debuginfod::{Debuginfod, DebuginfodError, DebuginfodOptions, ServerUrls};
+use sidewinder_debug_files::debuginfod::{Debuginfod, DebuginfodError, DebuginfodOptions, ServerUrls};
 
 #[derive(Debug, Args)]
 pub(crate) struct DebuginfodArgs {

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_base::exit::{ExitCause, Failure};
+use sidewinder_debug_files::DebugRoots;
 use sidewinder_render::{Profile, ProfileFormat};
 
 use crate::annotate::{AnnotationTally, Annotator, SourceDirectories, SourcePath};
 use crate::cli::{CodeArgs, DebuginfodArgs};
 use crate::output::OutputFormat;
-use crate::sampling::debug_files::DebugRoots;
 
 /// What reads the code that the page is to show. `format` is that of the file; pages that are served have none.
 ///

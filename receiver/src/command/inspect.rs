@@ -9,6 +9,7 @@ use sidewinder_address::Svma;
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_config::open_input;
+use sidewinder_debug_files::{Companions, DebugFile};
 use sidewinder_process::vdso_image;
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::method::{UnwindMethod, bytes_by_method, method_ranges};
@@ -18,7 +19,6 @@ use sidewinder_unwind::{Entry, UnwindTable};
 use super::{CommandResult, print_result};
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::sampling::build::{BuildError, WholeTable, read_table, read_validation};
-use crate::sampling::debug_files::{Companions, DebugFile};
 use crate::sampling::options::packing_for_mode;
 
 pub(crate) fn inspect(args: &InspectArgs) -> CommandResult {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::terminal::{print_notice, supports_colour};
+use sidewinder_debug_files::DebugRoots;
 use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
     match_renamed_binaries, merge, write, write_page,
@@ -31,7 +32,6 @@ use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::live::split_view;
 use crate::output::{Output, OutputFormat};
-use crate::sampling::debug_files::DebugRoots;
 use crate::server::{Handler, PageResponse, Server};
 use crate::{encode, import};
 

@@ -22,7 +22,7 @@ use sidewinder_symbolize::{
 };
 use sidewinder_unwind::load_segments;
 
-use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
+use sidewinder_debug_files::{Companions, DebugFile, DebugRoots};
 
 /// The memory for symbols: as much as `record` has for them.
 const BUDGET_BYTES: usize = 256 << 20;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use object::{File, ReadCache};
+use sidewinder_debug_files::SeekableContent;
+use sidewinder_debug_files::debuginfod::{Answer, BuildIdText, Debuginfod, Fetched};
+use sidewinder_debug_files::has_debug_info;
 use sidewinder_process::FileId;
 
-use crate::debuginfod::{Answer, BuildIdText, Debuginfod, Fetched};
-use crate::sampling::SeekableContent;
-use crate::sampling::debug_files::has_debug_info;
 use crate::sampling::message::FileInfo;
 
 /// What is known of the debug file of a file.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use sidewinder_debug_files::DebugRoots;
+use sidewinder_debug_files::debuginfod::Fetched;
 use sidewinder_process::{OpenedFile, ReadAt as _};
 use sidewinder_symbolize::{BinaryFiles, Image};
 
-use crate::debuginfod::Fetched;
-use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::FileInfo;
 
 /// The sources of a file's names: the file itself, and its debug files.

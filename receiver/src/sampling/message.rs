@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason};
+use sidewinder_debug_files::Companions;
 use sidewinder_kind::Kind;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 use sidewinder_profile::Link;
 
-use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;
 use crate::jit::JitSource;
 use crate::vm::RuntimeSource;

@@ -37,7 +37,7 @@ use sidewinder_kind::SampledProbe;
 
 pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{
-    IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, SeekableContent, build, debug_files,
+    IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, build,
 };
 use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode};
 use self::data::Data;

@@ -7,13 +7,13 @@ use sidewinder_base::memory::{RingsBudget, SamplingBudget};
 use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
+use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{CpuIds, KindSet};
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::RuntimeSet;
 use tracing::warn;
 
 use super::control::scope::SamplingScope;
-use super::control::tables::debug_files::DebugRoots;
 use super::{RandomPauses, SamplingError, SavedTables};
 use crate::user_probe::UserProbe;
 

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_config::Ui as UiConfig;
+use sidewinder_debug_files::DebugRoots;
 use tokio::runtime::Handle;
 use tracing::info;
 
 use crate::annotate::{Annotator, SourceDirectories};
 use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::live::{LiveView, OutcomeSource};
-use crate::sampling::debug_files::DebugRoots;
 use crate::server::Server;
 use crate::stats::ServiceStats;
 

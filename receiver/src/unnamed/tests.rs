@@ -1,5 +1,6 @@
 use sidewinder_base::foreign::ForeignReader;
 use sidewinder_bpf::Opener;
+use sidewinder_debug_files::Companions;
 use sidewinder_process::BuildIds;
 use sidewinder_vm::Runtime;
 
@@ -7,7 +8,6 @@ use super::*;
 use crate::collect::tests::event;
 use crate::jit::JitSource;
 use crate::naming::NamingOptions;
-use crate::sampling::debug_files::Companions;
 use crate::sampling::message::FileInfo;
 
 /// Larger than any PID of a process.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ReadCache};
 use serde_json::{Value, json};
+use sidewinder_debug_files::{DebugFile, DebugRoots};
 use sidewinder_process::{OpenedFile, Pid};
 use sidewinder_text::ExternalText;
 
-use crate::sampling::debug_files::{DebugFile, DebugRoots};
 use crate::symbol_package::{SymbolPackage, advice, packages_of};
 
 /// The sections that name functions of a file itself: symbols, compressed symbols, Go's functions.

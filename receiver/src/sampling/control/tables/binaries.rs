@@ -15,12 +15,12 @@ use sidewinder_base::memory::{limit_mib_for_building, limit_mib_for_tables};
 use sidewinder_base::refusals::Refusals;
 use sidewinder_base::time_budget::TimeBudget;
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
+use sidewinder_debug_files::{Companions, DebugFile, DebugRoots};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
 use sidewinder_vm::{LanguageRuntime, PthreadLayout};
 
 use super::build::BuildError;
-use super::debug_files::{Companions, DebugFile, DebugRoots};
 use super::incomplete_files::{IncompleteFiles, IncompleteTables};
 use super::saved_tables::SavedTableCounts;
 use super::segments::{push_segment_ranges, segment_at};

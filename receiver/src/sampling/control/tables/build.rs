@@ -12,6 +12,7 @@ use std::sync::mpsc::Receiver;
 use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack_part, page_range, repack};
+use sidewinder_debug_files::{Companions, DebugFile};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
@@ -21,7 +22,6 @@ use sidewinder_unwind::{
 use sidewinder_unwind_table::RowBuffer;
 use thiserror::Error;
 
-use super::debug_files::{Companions, DebugFile};
 use super::reader::{BoundedReader, ReadBudget};
 use super::saved_tables::{SavedTable, SavedTableName, SavedTables};
 use super::segmented::{SegmentedBuild, unbuilt_parts};
@@ -521,7 +521,10 @@ pub(crate) fn read_validation(
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::sync::mpsc;
+
+    use sidewinder_unwind::RowSource;
 
     use super::*;
 
@@ -554,5 +557,26 @@ mod tests {
         assert!(segments > 8 && unbuilt == 0, "{segments}, {unbuilt}");
         let (segments, unbuilt) = build(0);
         assert!(segments == 0 && unbuilt > 8, "{segments}, {unbuilt}");
+    }
+    #[test]
+    fn the_functions_of_a_debug_file_are_in_the_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("p.c"), "int main(void) { return 0; }").unwrap();
+        let run = |command: &str, arguments: &[&str]| {
+            Command::new(command).args(arguments).status().is_ok_and(|status| status.success())
+        };
+        let link = format!("--add-gnu-debuglink={}", path("p.debug"));
+        let is_built = run("gcc", &["-g", "-fno-asynchronous-unwind-tables", "-o", &path("p"), &path("p.c")])
+            && run("objcopy", &["--only-keep-debug", &path("p"), &path("p.debug")])
+            && run("objcopy", &["--strip-all", &link, &path("p")]);
+        if !is_built {
+            eprintln!("SKIPPED: gcc and objcopy don't make a program and its debug file here");
+            return;
+        }
+        let debug_file = DebugFile::from_own_root(path("p").as_bytes(), None);
+        let whole = read_table(File::open(path("p")).unwrap(), &debug_file).unwrap();
+        let functions = &whole.table.summary().functions;
+        assert!(functions.get(&RowSource::DebugFile).is_some_and(|functions| *functions > 0));
     }
 }

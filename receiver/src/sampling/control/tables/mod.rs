@@ -2,7 +2,6 @@
 
 pub(crate) mod binaries;
 pub(crate) mod build;
-pub(crate) mod debug_files;
 mod incomplete_files;
 mod reader;
 mod saved_tables;
@@ -13,5 +12,4 @@ mod table_room;
 mod tracked_binary;
 
 pub(crate) use self::incomplete_files::{IncompleteTable, IncompleteTables};
-pub(crate) use self::reader::SeekableContent;
 pub(crate) use self::saved_tables::{SavedTableCounts, SavedTables};

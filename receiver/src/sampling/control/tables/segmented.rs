@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{PackedSegment, Packing, pack_part, page_range};
+use sidewinder_debug_files::{Companions, DebugFile};
 use sidewinder_unwind::{FileOutline, PartedSources, ReadFile};
 
 use super::build::{BuiltTable, TextRange, executable_segments, locate_in_loads, split, to_file_range};
-use super::debug_files::{Companions, DebugFile};
 use super::table_room::TableRoom;
 
 /// The most bytes of a part that is described: it takes some milliseconds to build.

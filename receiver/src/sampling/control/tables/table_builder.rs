@@ -16,13 +16,13 @@ use sidewinder_base::memory::TableBuildBudget;
 use sidewinder_base::privilege;
 use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_bpf::Packing;
+use sidewinder_debug_files::DebugFile;
 use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::{LanguageRuntime, PthreadLayout, RuntimeSet, detect};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
-use super::debug_files::DebugFile;
 use super::saved_tables::{SavedTableCounts, SavedTableName, SavedTables};
 use super::table_room::TableRoom;
 

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{Arena, Packing, SegmentId, UnwindTables};
+use sidewinder_debug_files::DebugFile;
 use sidewinder_process::{FileId, OpenedFile, Pid};
 use sidewinder_unwind::FileOutline;
 
 use super::build::{BuiltTable, SegmentRequest, TextRange};
-use super::debug_files::DebugFile;
 use super::incomplete_files::{FileKey, IncompleteTable};
 use super::saved_tables::SavedTableName;
 use super::segments::{TableSegment, segment_at};

@@ -43,11 +43,11 @@ const SOURCE_PATH_BYTES_MAX: usize = 4096;
 
 /// A build ID in hexadecimal digits: a part of URLs, and the name of a directory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct BuildIdText(String);
+pub struct BuildIdText(String);
 
 impl BuildIdText {
     /// `None` if it is not 2 to 64 bytes in lower-case digits.
-    pub(crate) fn new(text: &str) -> Option<Self> {
+    pub fn new(text: &str) -> Option<Self> {
         let is_digit = |digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
         let is_id =
             (4..=128).contains(&text.len()) && text.len().is_multiple_of(2) && text.bytes().all(is_digit);
@@ -70,25 +70,28 @@ enum Artifact {
 
 /// A downloaded file.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetched {
-    pub(crate) file: Arc<File>,
+pub struct Fetched {
+    /// Open for reading.
+    pub file: Arc<File>,
     /// The file that it shares debug information with (`.gnu_debugaltlink`).
     pub(crate) alternate: Option<Arc<File>>,
 }
 
 impl Fetched {
-    pub(crate) fn image(&self) -> Image {
+    /// The file, to be read for names and lines.
+    pub fn image(&self) -> Image {
         Image::from(Arc::clone(&self.file))
     }
 
-    pub(crate) fn alternate_image(&self) -> Option<Image> {
+    /// The file that it shares debug information with, likewise.
+    pub fn alternate_image(&self) -> Option<Image> {
         self.alternate.clone().map(Image::from)
     }
 }
 
 /// The servers to ask, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ServerUrls(Vec<String>);
+pub struct ServerUrls(Vec<String>);
 
 impl FromStr for ServerUrls {
     type Err = String;
@@ -111,26 +114,38 @@ impl FromStr for ServerUrls {
 
 /// Why servers can't be asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DebuginfodError {
+pub enum DebuginfodError {
+    /// No server is named.
     #[error("DEBUGINFOD_URLS names no server")]
     NoUrls,
+    /// `DEBUGINFOD_URLS` is not a list of URLs, and why.
     #[error("in DEBUGINFOD_URLS, {0}")]
     WrongUrls(String),
+    /// The environment names a proxy that can't be used.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
+    /// Nothing says where the cache is.
     #[error("there is no directory for downloaded files: HOME and DEBUGINFOD_CACHE_PATH are not set")]
     NoDirectory,
+    /// The cache's directory can't be used.
     #[error("can't create {}", ExternalText::new(.0))]
     Cache(PathBuf, #[source] std::io::Error),
+    /// The URL of a server can't be used.
     #[error("can't use {url}")]
-    Server { url: String, source: sidewinder_otlp::send::ConnectionError },
+    Server {
+        /// The URL.
+        url: String,
+        /// What is wrong with it, or with TLS.
+        source: sidewinder_otlp::send::ConnectionError,
+    },
+    /// A thread that downloads can't be started.
     #[error("can't start a thread")]
     Thread(#[source] std::io::Error),
 }
 
 /// What became of what was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct FetchCounts {
+pub struct FetchCounts {
     /// Files that are here now: downloaded, or from the cache.
     pub(crate) found: u64,
     /// Files that no server has.
@@ -158,17 +173,21 @@ impl fmt::Display for FetchCounts {
 
 /// The state of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
+    /// A server has been asked, or will be.
     Pending,
+    /// No server has it, or none answers.
     Absent,
+    /// A server had it.
     Found(Arc<Fetched>),
 }
 
 /// Where and how to ask.
 #[derive(Clone, Debug)]
-pub(crate) struct DebuginfodOptions {
+pub struct DebuginfodOptions {
     pub(crate) urls: ServerUrls,
-    pub(crate) directory: PathBuf,
+    /// The directory of the cache.
+    pub directory: PathBuf,
     pub(crate) download: DownloadOptions,
 }
 
@@ -177,7 +196,7 @@ impl DebuginfodOptions {
     ///
     /// # Errors
     /// If they name no server, a proxy that can't be used, or there is no directory to keep files in.
-    pub(crate) fn from_environment(urls: Option<ServerUrls>) -> Result<Self, DebuginfodError> {
+    pub fn from_environment(urls: Option<ServerUrls>) -> Result<Self, DebuginfodError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let number = |name: &str| variable(name)?.trim().parse().ok().filter(|number: &u64| *number > 0);
         let seconds = |name: &str, default| Duration::from_secs(number(name).unwrap_or(default));
@@ -208,7 +227,7 @@ impl DebuginfodOptions {
 
 /// The client: its requests, and the threads that answer them. These end when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Debuginfod {
+pub struct Debuginfod {
     shared: Arc<Shared>,
 }
 
@@ -244,7 +263,7 @@ impl Debuginfod {
     ///
     /// # Errors
     /// If the cache can't be written, or a URL is none.
-    pub(crate) fn start(options: DebuginfodOptions) -> Result<Self, DebuginfodError> {
+    pub fn start(options: DebuginfodOptions) -> Result<Self, DebuginfodError> {
         let DebuginfodOptions { urls, directory, download } = options;
         let cache =
             Cache::open(directory.clone()).map_err(|error| DebuginfodError::Cache(directory, error))?;
@@ -272,17 +291,17 @@ impl Debuginfod {
     }
 
     /// What is known of the debug file of a binary, which is asked for if it was not yet.
-    pub(crate) fn poll(&self, id: &BuildIdText) -> Answer {
+    pub fn poll(&self, id: &BuildIdText) -> Answer {
         lock(&self.shared.state).request((id.clone(), Artifact::DebugInfo), &self.shared.work)
     }
 
     /// The debug file of a binary. Waits for it, unless this run has waited for too long.
-    pub(crate) fn wait(&self, id: &BuildIdText) -> Option<Arc<Fetched>> {
+    pub fn wait(&self, id: &BuildIdText) -> Option<Arc<Fetched>> {
         self.wait_for((id.clone(), Artifact::DebugInfo))
     }
 
     /// The text of a source file of a binary, by the path in its debug information. Waits as [`Self::wait`].
-    pub(crate) fn source(&self, id: &BuildIdText, path: &str) -> Option<String> {
+    pub fn source(&self, id: &BuildIdText, path: &str) -> Option<String> {
         let is_path = path.starts_with('/') && path.len() <= SOURCE_PATH_BYTES_MAX;
         if !is_path || path.contains(char::is_control) {
             return None;
@@ -298,13 +317,13 @@ impl Debuginfod {
     }
 
     /// How many requests are not answered yet.
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         let state = lock(&self.shared.state);
         state.requests.values().filter(|answer| matches!(answer, Answer::Pending)).count()
     }
 
     /// What became of the requests so far.
-    pub(crate) fn counts(&self) -> FetchCounts {
+    pub fn counts(&self) -> FetchCounts {
         lock(&self.shared.state).counts
     }
 

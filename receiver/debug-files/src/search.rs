@@ -1,7 +1,7 @@
 //! The search for the debug files of a binary: first in the operator's directories, then in the root of the process that
 //! maps it.
 //!
-//! Runs on the table builder threads. Input: a binary and its references to debug files. Output: open files that are
+//! Runs on the threads that build tables. Input: a binary and its references to debug files. Output: open files that are
 //! verified to belong to it.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, Proce
 use sidewinder_symbolize::Image;
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFileReference};
 
-use super::reader::SeekableContent;
+use crate::SeekableContent;
 use crate::debuginfod::{BuildIdText, Debuginfod, Fetched};
 
 /// The largest debug file that is read to verify its checksum. Verifying a build ID needs no read of the file.
@@ -29,8 +29,9 @@ const DEFAULT_DIRECTORY: &[u8] = b"usr/lib/debug";
 
 /// A debug file, and its alternate file (`.gnu_debugaltlink`), with the debug information that it shares with others.
 #[derive(Clone, Debug)]
-pub(crate) struct DebugFiles {
-    pub(crate) file: Arc<File>,
+pub struct DebugFiles {
+    /// Open for reading, and verified to belong to the binary.
+    pub file: Arc<File>,
     pub(crate) alternate: Option<Arc<File>>,
     /// See [`has_split_units`].
     has_split_units: bool,
@@ -38,15 +39,16 @@ pub(crate) struct DebugFiles {
 
 /// The separate files with a binary's debug information.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Companions {
-    pub(crate) debug: Option<Arc<DebugFiles>>,
+pub struct Companions {
+    /// The debug file, if one was found.
+    pub debug: Option<Arc<DebugFiles>>,
     /// The binary's location in the root of a process, if debug information may be split off into files there.
     split: Option<Arc<BinaryLocation>>,
 }
 
 impl Companions {
     /// These, or the debug file of a server if neither the binary nor its debug file has debug information. Waits for servers.
-    pub(crate) fn or_downloaded<'data, R: ReadRef<'data>>(
+    pub fn or_downloaded<'data, R: ReadRef<'data>>(
         self,
         file: &object::File<'data, R>,
         roots: &DebugRoots,
@@ -71,7 +73,7 @@ impl Companions {
     }
 
     /// Whether the debug file has debug information. It may only have symbols.
-    pub(crate) fn has_debug_info(&self) -> bool {
+    pub fn has_debug_info(&self) -> bool {
         self.debug.as_ref().is_some_and(|debug| {
             let cache = ReadCache::new(SeekableContent::new(&*debug.file));
             object::File::parse(&cache).is_ok_and(|file| has_debug_info(&file))
@@ -79,18 +81,18 @@ impl Companions {
     }
 
     /// The debug file.
-    pub(crate) fn debug_image(&self) -> Option<Image> {
+    pub fn debug_image(&self) -> Option<Image> {
         Some(Image::from(Arc::clone(&self.debug.as_ref()?.file)))
     }
 
     /// The alternate file of the debug file.
-    pub(crate) fn alternate_image(&self) -> Option<Image> {
+    pub fn alternate_image(&self) -> Option<Image> {
         Some(Image::from(Arc::clone(self.debug.as_ref()?.alternate.as_ref()?)))
     }
 
     /// Opens a file with split-off debug information, in our own root or in that of the process. The binary states the path,
     /// so in either root only files are opened that the process itself could read.
-    pub(crate) fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
+    pub fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
         let location = self.split.as_ref()?;
         let process_root = location.root.as_ref()?;
         let credentials = process_root.credentials().ok()?;
@@ -108,7 +110,7 @@ impl Companions {
 
 /// The state of the search for a binary's debug file.
 #[derive(Clone, Debug)]
-pub(crate) enum DebugFile {
+pub enum DebugFile {
     /// Not searched yet.
     Unsearched(Arc<DebugRoots>, Option<Arc<BinaryLocation>>),
     /// Searched.
@@ -118,7 +120,7 @@ pub(crate) enum DebugFile {
 /// The roots that are searched for every binary: our own, that of the machine, and the directories that the user configures.
 /// A result is valid for every binary with the same build ID.
 #[derive(Debug, Default)]
-pub(crate) struct DebugRoots {
+pub struct DebugRoots {
     own: Option<ProcessRoot>,
     machine: Option<ProcessRoot>,
     directories: Vec<Vec<u8>>,
@@ -131,7 +133,7 @@ pub(crate) struct DebugRoots {
 
 impl DebugRoots {
     /// Opens the roots that we have permission for. `directories` are absolute paths in our own root.
-    pub(crate) fn open<P: AsRef<std::path::Path>>(directories: impl IntoIterator<Item = P>) -> Self {
+    pub fn open<P: AsRef<std::path::Path>>(directories: impl IntoIterator<Item = P>) -> Self {
         let identity = |path: &str| std::fs::metadata(path).ok().map(|root| (root.dev(), root.ino()));
         let is_another = identity("/proc/1/root") != identity("/");
         let machine =
@@ -148,17 +150,17 @@ impl DebugRoots {
     }
 
     /// These, and servers that have what is in none of them.
-    pub(crate) fn with_servers(self, debuginfod: Option<Debuginfod>) -> Self {
+    pub fn with_servers(self, debuginfod: Option<Debuginfod>) -> Self {
         Self { debuginfod, ..self }
     }
 
     /// The servers that are asked for debug files.
-    pub(crate) fn debuginfod(&self) -> Option<&Debuginfod> {
+    pub fn debuginfod(&self) -> Option<&Debuginfod> {
         self.debuginfod.as_ref()
     }
 
     /// The record of refused files.
-    pub(crate) fn refusals(&self) -> &Arc<Refusals> {
+    pub fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
     }
 
@@ -202,7 +204,7 @@ impl DebugRoots {
 
 /// The location of a binary: the root and the directory that it is in, and its owner.
 #[derive(Debug)]
-pub(crate) struct BinaryLocation {
+pub struct BinaryLocation {
     root: Option<ProcessRoot>,
     directory: Box<[u8]>,
     owner: Option<u32>,
@@ -222,18 +224,18 @@ impl BinaryLocation {
 
 impl DebugFile {
     /// Whether a separate file was found, which may contribute to the file's table.
-    pub(crate) fn has_debug(&self) -> bool {
+    pub fn has_debug(&self) -> bool {
         matches!(self, Self::Searched(companions) if companions.debug.is_some())
     }
 
     /// The debug file of a binary with this path in the root of a process, and this owner.
-    pub(crate) fn from_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
+    pub fn from_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
         let root = ProcessRoot::from_pid(&ProcRoot::default(), pid).ok();
         Self::Unsearched(Arc::clone(roots), Some(Arc::new(BinaryLocation::new(root, path, owner))))
     }
 
     /// The debug file of a binary with this absolute path in our own root, and this owner.
-    pub(crate) fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
+    pub fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
         let location = BinaryLocation::new(ProcessRoot::own().ok(), path, owner);
         Self::Unsearched(Arc::default(), Some(Arc::new(location)))
     }
@@ -241,7 +243,7 @@ impl DebugFile {
     /// The companions of a binary with this content. Callers keep the first result, since it decides how the table is split.
     ///
     /// A file that others could have put into the root of the process is used only if the operator's directories have none.
-    pub(crate) fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
+    pub fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
         match self {
             Self::Searched(companions) => companions.clone(),
             Self::Unsearched(roots, location) => {
@@ -268,7 +270,7 @@ impl DebugFile {
 }
 
 /// Whether a file has lines and inlined calls.
-pub(crate) fn has_debug_info<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
+pub fn has_debug_info<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
     file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0)
 }
 
@@ -352,7 +354,6 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::sampling::build::read_table;
 
     /// Builds a program without unwind information and its debug file, in a directory.
     fn split_program(options: &[&str]) -> Option<tempfile::TempDir> {
@@ -373,19 +374,18 @@ mod tests {
         is_built.then_some(directory)
     }
 
-    fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
+    fn finds_debug_file(directory: &tempfile::TempDir) -> bool {
         let program = directory.path().join("p");
+        let bytes = fs::read(&program).unwrap();
         let debug_file = DebugFile::from_own_root(program.to_str().unwrap().as_bytes(), None);
-        let table = read_table(File::open(&program).unwrap(), &debug_file).unwrap().table;
-        let functions = &table.summary().functions;
-        functions.get(&sidewinder_unwind::RowSource::DebugFile).copied().unwrap_or(0)
+        debug_file.find(&object::File::parse(&*bytes).unwrap()).debug.is_some()
     }
 
     #[test]
     fn a_debug_file_beside_its_program_is_found_by_build_id_and_by_checksum() {
         for options in [["-Wl,--build-id"], ["-Wl,--build-id=none"]] {
             let Some(directory) = split_program(&options) else { return };
-            assert!(functions_from_debug_file(&directory) > 0, "{options:?}");
+            assert!(finds_debug_file(&directory), "{options:?}");
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
         let mut bytes = fs::read(&debug).unwrap();
         bytes.push(0);
         fs::write(&debug, bytes).unwrap();
-        assert_eq!(functions_from_debug_file(&directory), 0);
+        assert!(!finds_debug_file(&directory));
     }
 
     /// The build ID of a file in hexadecimal, as in paths.

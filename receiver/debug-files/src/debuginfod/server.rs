@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::cache::{Cache, Cached};
 use super::{Artifact, BuildIdText, DebuginfodError, FetchOutcome, Fetched};
-use crate::sampling::SeekableContent;
+use crate::SeekableContent;
 
 /// How long a server that failed is not asked.
 const OUTAGE: Duration = Duration::from_secs(10 * 60);
