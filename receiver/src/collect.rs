@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::{LockId, SampleEvent, Stack};
 use sidewinder_profile::Link;
 use sidewinder_render::{
     OutcomeCount, Profile, ProfileSample, Severity, StateIndex, StatedAttributes, ThreadIndex, ThreadState,
@@ -24,7 +25,6 @@ use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
 use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY, WalkedStack};
 use crate::sampling::SamplingTally;
-use crate::sampling::message::{LockId, SampleEvent, Stack};
 use crate::stats::{MISSED, ReceiverCounters};
 
 /// Counts the events of one recording, and names them when it ends.
@@ -253,40 +253,11 @@ fn severity(outcome: Outcome) -> Severity {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sidewinder_bpf::{RawFrame, RawFrameKind, monotonic_ns};
-    use sidewinder_process::ProcessKey;
-
     use super::*;
     use crate::naming::NamingOptions;
-    use crate::sampling::message::Labels;
-
-    pub(crate) const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
 
     /// A stage that has read nothing.
     pub(crate) fn naming_stage() -> NamingStage {
         NamingStage::new(Namer::new(NamingOptions::default()))
-    }
-
-    /// An event with the current time, whose stack has one frame, at `stack * 0x1000`.
-    pub(crate) fn event(stack: u64, span: Option<Link>) -> SampleEvent {
-        let frame = RawFrame::new(RawFrameKind::Anonymous, stack << 12, false, false);
-        let mut comm = [0; 16];
-        comm[..6].copy_from_slice(b"thread");
-        SampleEvent {
-            kind: CPU,
-            value: 1,
-            time_ns: monotonic_ns(),
-            process: ProcessKey { pid: 7, instance: 1 },
-            tid: 7,
-            cpu: 0,
-            comm,
-            outcome: Outcome::Complete,
-            stack: Some(Arc::new(Stack::new(stack, [frame].into()))),
-            span,
-            labels: Labels::default(),
-            wait: None,
-            lock: None,
-            ended: None,
-        }
     }
 }

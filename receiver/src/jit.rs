@@ -5,9 +5,6 @@
 //! debuggers. [`JitSource`] says where; the sampling thread creates it while the process exists. [`JitNames`] reads the
 //! names when they are looked up, which may be later.
 
-mod gdb_interface;
-mod source;
-
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -18,8 +15,7 @@ use sidewinder_process::ProcessKey;
 use sidewinder_symbolize::JitMap;
 use sidewinder_vm::Runtime;
 
-use gdb_interface::GdbJitInterface;
-pub(crate) use source::{JitSource, PublishedNames};
+use sidewinder_message::{GdbJitInterface, JitSource};
 
 /// How long a known name is used before the source is read again. New code may have replaced old code at the same address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);

@@ -287,11 +287,12 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::Value;
+    use sidewinder_message::test_support::{CPU, event};
     use sidewinder_render::decode_document;
 
     use super::*;
     use crate::annotate::SourceDirectories;
-    use crate::collect::tests::{CPU, event, naming_stage};
+    use crate::collect::tests::naming_stage;
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
 

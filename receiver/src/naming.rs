@@ -20,6 +20,9 @@ use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing, WalkedRuntime};
 use sidewinder_debug_files::DebugRoots;
+use sidewinder_message::JitSource;
+use sidewinder_message::RuntimeSource;
+use sidewinder_message::{FileInfo, Stack, file_location};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
@@ -37,11 +40,10 @@ use self::sources::SymbolSources;
 pub(crate) use self::stacks::{StackNames, WalkedStack};
 pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
-use crate::jit::{JitName, JitNames, JitSource};
+use crate::jit::{JitName, JitNames};
 use crate::kernel_names::KernelNameCache;
-use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};
-use crate::vm::{RuntimeSource, VmNameCounts, VmNames};
+use crate::vm::{VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sidewinder_base::interval_timer::IntervalTimer;
 use tracing::warn;
 
-use crate::sampling::message::Message;
+use sidewinder_message::Message;
 
 /// The shortest time between two batches: waking the reporter costs both threads more than a few messages do.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -83,10 +83,10 @@ impl ReportQueue {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_message::test_support::event;
     use sidewinder_process::ProcessKey;
 
     use super::*;
-    use crate::collect::tests::event;
 
     #[test]
     fn the_queue_is_bounded_and_keeps_what_events_refer_to() {

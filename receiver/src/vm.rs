@@ -9,7 +9,6 @@
 mod counts;
 mod key;
 mod process_runtimes;
-mod source;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -20,6 +19,7 @@ use std::time::{Duration, Instant};
 use sidewinder_base::foreign::{ReadFailure, ReadProgress};
 use sidewinder_base::time_budget::TimeBudget;
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
+use sidewinder_message::RuntimeSource;
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::FunctionError;
 use sidewinder_vm::source_map::SourceMaps;
@@ -29,7 +29,6 @@ use tracing::debug;
 pub(crate) use self::counts::{VmNameCounts, VmObstacle};
 use self::key::FunctionKey;
 use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
-pub(crate) use self::source::RuntimeSource;
 use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when

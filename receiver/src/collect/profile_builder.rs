@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use sidewinder_message::LockId;
 use sidewinder_process::{ContainerNames, ProcessDescription, ProcessKey};
 use sidewinder_profile::{Marker, StackIndex};
 use sidewinder_render::{Profile, ProfileContainer, ProfileThread};
 
 use crate::naming::{Namer, StackNames, WalkedStack};
-use crate::sampling::message::LockId;
 
 /// Identifies a thread by its name too: a thread that changes its name is a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
+use sidewinder_message::SampleEvent;
 use sidewinder_render::{
     DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, SampleType,
     StateIndex, StatedAttributes, TableLengths, ThreadIndex,
@@ -21,7 +22,6 @@ use sidewinder_render::{
 use super::profile_builder::{ProfileBuilder, ThreadKey};
 use super::thread_state;
 use crate::naming::{NamingStage, RenamedFrames, Update};
-use crate::sampling::message::SampleEvent;
 
 /// The length of a slice of time.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
@@ -330,11 +330,12 @@ impl fmt::Display for Cursor {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use sidewinder_message::test_support::{CPU, event};
     use sidewinder_profile::Link;
     use sidewinder_render::decode_document;
 
     use super::*;
-    use crate::collect::tests::{CPU, event, naming_stage};
+    use crate::collect::tests::naming_stage;
 
     fn window(bytes: usize) -> SlidingWindow {
         SlidingWindow::new(

@@ -22,6 +22,7 @@ use sidewinder_base::terminal::{print_notice, supports_colour};
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::Message;
 use sidewinder_render::OutcomeCount;
 use sidewinder_vm::RuntimeSet;
 
@@ -32,7 +33,6 @@ use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::live::{LiveFeeds, LiveView};
 use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 use crate::report_queue::ReportQueue;
-use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
 use crate::user_probe::UserProbe;

@@ -9,7 +9,7 @@ use sidewinder_debug_files::debuginfod::{Answer, BuildIdText, Debuginfod, Fetche
 use sidewinder_debug_files::has_debug_info;
 use sidewinder_process::FileId;
 
-use crate::sampling::message::FileInfo;
+use sidewinder_message::FileInfo;
 
 /// What is known of the debug file of a file.
 #[derive(Clone, Debug)]

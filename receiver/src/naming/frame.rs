@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_message::FileInfo;
 use sidewinder_process::FileId;
 use sidewinder_profile::FrameType;
 use sidewinder_symbolize::CodeFrame;
 use sidewinder_vm::Runtime;
 
-use crate::sampling::message::FileInfo;
 use crate::vm::VmObstacle;
 
 /// A frame with its location and its names.

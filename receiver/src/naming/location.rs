@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_message::FileInfo;
 use sidewinder_process::FileId;
 use sidewinder_profile::{
     BuildIds, Dictionary, Line, Location, LocationIndex, Mapping, MappingIndex, Marker, SourceLine,
 };
 
 use super::{CodeOrigin, FrameLocation, NamedFrame};
-use crate::sampling::message::FileInfo;
 
 /// Adds locations, and remembers the mappings of their files.
 #[derive(Debug, Default)]

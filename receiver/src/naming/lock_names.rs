@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use sidewinder_bpf::{LockEvidence, RawFrameKind};
+use sidewinder_message::{LockSample, SampleEvent};
 
 use super::Namer;
-use crate::sampling::message::{LockSample, SampleEvent};
 
 /// How many user functions are searched, from the innermost one.
 const FUNCTIONS_MAX: usize = 16;
@@ -140,9 +140,11 @@ impl LockNames {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_message::test_support::event;
+    use sidewinder_message::{LockId, Message};
+
     use super::*;
-    use crate::collect::tests::{event, naming_stage};
-    use crate::sampling::message::{LockId, Message};
+    use crate::collect::tests::naming_stage;
 
     #[test]
     fn functions_tell_locks_from_conditions() {

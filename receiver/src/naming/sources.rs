@@ -7,7 +7,7 @@ use sidewinder_debug_files::debuginfod::Fetched;
 use sidewinder_process::{OpenedFile, ReadAt as _};
 use sidewinder_symbolize::{BinaryFiles, Image};
 
-use crate::sampling::message::FileInfo;
+use sidewinder_message::FileInfo;
 
 /// The sources of a file's names: the file itself, and its debug files.
 pub(super) struct SymbolSources<'a> {

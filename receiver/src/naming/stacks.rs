@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use sidewinder_bpf::{Outcome, RawFrame, RawFrameKind};
+use sidewinder_message::{SampleEvent, Stack, is_process_specific};
 use sidewinder_process::ProcessKey;
 use sidewinder_profile::{Dictionary, LocationIndex, Marker, StackIndex};
 
 use super::location::Locations;
 use super::{Namer, missing_stack, truncation};
-use crate::sampling::message::{SampleEvent, Stack, is_process_specific};
 
 /// A walk of a stack, to be named.
 #[derive(Clone, Copy, Debug)]

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 
+use sidewinder_message::{Message, SampleEvent, Stack};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_profile::{Dictionary, StackIndex};
 
 use super::lock_names::LockNames;
 use super::stacks::{StackNames, WalkedStack};
 use super::{NameCounts, Namer};
-use crate::sampling::message::{Message, SampleEvent, Stack};
 
 /// What a message means to those that count events.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use sidewinder_bpf::{Outcome, WaitReason};
+use sidewinder_message::{Labels, LockId, SampleEvent};
 use sidewinder_otlp::Value;
 use sidewinder_otlp::builder::SampleAttributes;
 use sidewinder_profile::{AttributeSetIndex, Dictionary};
 use sidewinder_render::ThreadState;
 
 use crate::naming::STACK_MISSING;
-use crate::sampling::message::{Labels, LockId, SampleEvent};
 
 /// On a sample of waits for a lock: which lock.
 pub(crate) const LOCK_ID: &str = "sidewinder.lock.id";

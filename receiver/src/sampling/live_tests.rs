@@ -19,10 +19,10 @@ use sidewinder_address::{FileOffset, Svma};
 use sidewinder_base::memory::SamplingBudget;
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::Message;
 use sidewinder_profile::{Frame, Marker};
 use sidewinder_render::Profile;
 
-use super::message::Message;
 use super::scope::SamplingScope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::{ProfileCollector, RecordingMetadata};

@@ -11,7 +11,7 @@
 //! | [`data`]        | rings, stacks, pending samples, deferred walks, the check for stale mappings                 |
 //! | [`maintenance`] | epochs, ages, sweeps                                                                        |
 //!
-//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](message) for the reporter, which
+//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](sidewinder_message) for the reporter, which
 //! [`Sampler::take_messages`] returns.
 
 mod control;
@@ -20,7 +20,6 @@ mod error;
 #[cfg(test)]
 mod live_tests;
 mod maintenance;
-pub(crate) mod message;
 pub(crate) mod options;
 mod poll_interval;
 mod random_pauses;
@@ -34,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 use sidewinder_kind::SampledProbe;
+use sidewinder_message::Message;
 
 pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{
@@ -46,7 +46,6 @@ pub(crate) use self::data::FoundWaitCounts;
 pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
-use self::message::Message;
 pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
 pub(crate) use self::random_pauses::RandomPauses;

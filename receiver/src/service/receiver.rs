@@ -17,6 +17,7 @@ use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, WalkMode
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::Message;
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_text::ExternalText;
@@ -30,7 +31,6 @@ use crate::live::LiveView;
 use crate::naming::{Namer, NamingOptions, NamingStage};
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
-use crate::sampling::message::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{RandomPauses, Sampler, SavedTables};

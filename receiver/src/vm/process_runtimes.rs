@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use sidewinder_base::foreign::{PendingRead, ReadFailure, ReadProgress};
 use sidewinder_bpf::VmFunction;
+use sidewinder_message::RuntimeSource;
 use sidewinder_vm::Code;
 use sidewinder_vm::FunctionError;
 
 use super::BATCH_MAX;
 use super::counts::VmObstacle;
 use super::key::FunctionKey;
-use super::source::RuntimeSource;
 use crate::source_maps::ProcessSourceMaps;
 
 /// How long the memory of a process is not read again after a failure: the first time, and at most. It doubles each time.

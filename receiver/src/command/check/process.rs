@@ -12,6 +12,7 @@ use sidewinder_base::causes::error_chain;
 use sidewinder_base::exit::Failure;
 use sidewinder_base::foreign::{ForeignProcess, ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use sidewinder_bpf::{Opener, WalkedRuntime};
+use sidewinder_message::{JitSource, PublishedNames};
 use sidewinder_process::{
     Backing, ExecutableMapping, MappedFile, OpenError, OpenedFile, Pid, ProcRoot, ProcessRoot, ProcfsError,
     read_executable_mappings,
@@ -24,7 +25,6 @@ use sidewinder_vm::{
 
 use super::native::NativeReport;
 use super::runtimes::architecture_limit;
-use crate::jit::{JitSource, PublishedNames};
 use crate::runtime_advice::{MEMORY_ADVICE, for_process};
 
 /// How long to wait for the mappings or for memory of a process.

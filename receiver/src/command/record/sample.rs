@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sidewinder_base::exit::Failure;
 use sidewinder_base::interval_timer::IntervalTimer;
 use sidewinder_bpf::{FrameCounts, Opener, Storage, monotonic_ns, online_cpus};
+use sidewinder_message::Message;
 use sidewinder_process::ProcessKey;
 use tracing::warn;
 
@@ -15,7 +16,6 @@ use super::progress::Progress;
 use crate::cli::RecordArgs;
 use crate::command::launch::LaunchedCommand;
 use crate::report_queue::FLUSH_INTERVAL;
-use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingOptions, SamplingTally};
 
 /// How often the rings are drained, and progress is shown.

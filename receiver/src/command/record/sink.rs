@@ -3,6 +3,7 @@
 use std::sync::mpsc::Receiver;
 
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::{Message, SampleEvent};
 use sidewinder_render::ProfileFormat;
 
 use super::RecordingStats;
@@ -11,7 +12,6 @@ use crate::collect::ProfileCollector;
 use crate::live::LiveFeeds;
 use crate::naming::{NamingStage, Update};
 use crate::report::Reporter;
-use crate::sampling::message::{Message, SampleEvent};
 
 /// Selects events of a span, a trace, or some threads. Without any, all events match.
 #[derive(Clone, Copy)]

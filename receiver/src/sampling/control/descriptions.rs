@@ -10,6 +10,8 @@ use std::sync::Arc;
 use sidewinder_base::foreign::{ForeignReader, ReadProgress};
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
+use sidewinder_message::JitSource;
+use sidewinder_message::Message;
 use sidewinder_process::{FileId, Pid, Process, ProcessDescription, ProcessKey};
 use tracing::debug;
 
@@ -18,8 +20,6 @@ use super::files::FileTracker;
 use super::jit_sources::JitSources;
 use super::processes::ProcessTracker;
 use super::variables::ContextVariables;
-use crate::jit::JitSource;
-use crate::sampling::message::Message;
 
 /// The announced processes, with their contexts, variables and JIT sources.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Arena, Profiler};
+use sidewinder_message::{FileInfo, Message};
 use sidewinder_process::{ExecutableMapping, FileId, FileTable, FileTableLimits, Pid, ProcRoot, Process};
 use sidewinder_text::ExternalText;
 use tracing::{debug, info, warn};
@@ -17,7 +18,6 @@ use tracing::{debug, info, warn};
 use super::runtimes::RuntimeTracker;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
-use crate::sampling::message::{FileInfo, Message};
 
 /// The identities and unwind tables of mapped files.
 #[derive(Debug)]

@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use sidewinder_message::JitSource;
 use sidewinder_process::{Backing, Pid, ProcessKey};
 
 use super::processes::ProcessTracker;
-use crate::jit::JitSource;
 
 /// The JIT sources of sampled processes.
 #[derive(Debug, Default)]

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_base::foreign::{ForeignReader, ReadCounts};
 use sidewinder_bpf::{Opener, Profiler, TaskFilter, monotonic_ns};
+use sidewinder_message::{Message, Stack};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
@@ -44,7 +45,6 @@ use self::tables::binaries::Binaries;
 use self::tables::table_builder::{BuildOptions, TableBuilder};
 use self::tables::{IncompleteTables, SavedTableCounts};
 pub(super) use self::view::{ProcessView, Request};
-use super::message::{Message, Stack};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use sidewinder_address::FileOffset;
 use sidewinder_base::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use sidewinder_bpf::{PublishedRuntime, RuntimeCode, WalkedRuntime};
+use sidewinder_message::RuntimeSource;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::{
     LanguageRuntime, LocateError, LocatedRuntime, LoopCode, PthreadLayout, RuntimeFunctions, TargetProcess,
@@ -22,7 +23,6 @@ use tracing::debug;
 use super::contexts::take_completed_read;
 use super::processes::ProcessTracker;
 use super::variables::thread_vector;
-use crate::vm::RuntimeSource;
 
 /// The first time between two attempts to locate a runtime's state, which it creates a few milliseconds after it has
 /// started. It doubles with each attempt.

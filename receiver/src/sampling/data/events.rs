@@ -1,11 +1,11 @@
 //! The events of samples and of waits, in each kind of profile that counts them.
 
 use sidewinder_bpf::{SampleKind, WaitReason};
+use sidewinder_message::SampleEvent;
 
 use super::Data;
 use super::ready::{Ready, WalkedSample};
 use super::waits::ChargedWait;
-use crate::sampling::message::SampleEvent;
 
 impl Data {
     /// The events of what is ready. `attribute_keys`: the names of the attributes that the threads of its process publish, by

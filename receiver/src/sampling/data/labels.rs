@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{LabelSet, SampleRecord, ThreadContext};
 use sidewinder_config::TraceContext;
+use sidewinder_message::Labels;
 use sidewinder_profile::Link;
 
 use sidewinder_base::hex;
@@ -14,9 +15,6 @@ use sidewinder_base::hex;
 const VALUES_MAX: usize = 256;
 /// Replaces the values beyond [`VALUES_MAX`].
 const OTHER: &str = "[other]";
-
-/// Attributes of an event as key-value pairs, sorted by key.
-pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// Selects the labels that are kept.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ use sidewinder_bpf::{
     VmMissing,
 };
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::{Stack, file_location};
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
 pub(crate) use self::code_objects::CodeObjectLosses;
@@ -36,7 +37,6 @@ use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode, VmGroups};
 use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
-pub(crate) use self::labels::Labels;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 pub(super) use self::ready::Ready;
@@ -50,7 +50,6 @@ pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use self::wakers::Wakers;
-use super::message::{Stack, file_location};
 use super::{ProcessView, Request, SamplingOptions};
 
 /// The data part's state.

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sidewinder_bpf::SampleRecord;
+use sidewinder_message::Stack;
 
 use super::stacks::StackCache;
-use crate::sampling::message::Stack;
 
 /// How many polls a sample waits for its stack.
 pub(crate) const STACK_TIMEOUT_POLLS: u32 = 3;

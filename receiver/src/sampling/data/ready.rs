@@ -7,7 +7,7 @@ use sidewinder_kind::Kind;
 use sidewinder_process::ProcessKey;
 use sidewinder_profile::Link;
 
-use crate::sampling::message::{Labels, SampleEvent, Stack};
+use sidewinder_message::{Labels, SampleEvent, Stack};
 
 /// What can be sent to the reporter once it knows the process.
 #[derive(Debug)]

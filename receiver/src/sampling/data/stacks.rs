@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{RawFrame, StackBody, StackEntries, StackHash};
 
-use crate::sampling::message::Stack;
+use sidewinder_message::Stack;
 
 /// A cache of stacks.
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{RawFrame, RawFrameKind};
+use sidewinder_message::file_location;
 use sidewinder_process::{FileId, MappingSet, Process};
 
 use crate::sampling::ProcessView;
-use crate::sampling::message::file_location;
 
 /// Compares stacks with the mappings of their process.
 #[derive(Debug, Default)]

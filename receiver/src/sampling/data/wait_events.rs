@@ -5,11 +5,11 @@ use std::hash::BuildHasher as _;
 
 use sidewinder_bpf::WaitReason;
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_message::{EndedWait, LockId, LockSample, SampleEvent};
 use sidewinder_process::ProcessKey;
 
 use super::waits::ChargedWait;
 use super::wakers::Release;
-use crate::sampling::message::{EndedWait, LockId, LockSample, SampleEvent};
 
 /// Makes the events of waits.
 #[derive(Debug)]
@@ -90,9 +90,9 @@ fn rounded_at_random(number: f64, random: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::{LockEvidence, LockWait};
+    use sidewinder_message::test_support::event;
 
     use super::*;
-    use crate::collect::tests::event;
 
     fn charged(pid: u32, address: Option<u64>, waits: f64) -> ChargedWait {
         let event = event(1, None);

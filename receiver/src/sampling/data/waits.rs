@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{
     CERTAIN, LockWait, WaitEnd, WaitReason, WakerSample, waits_of_sample, weighted_off_cpu_ns,
 };
+use sidewinder_message::SampleEvent;
 
 use super::undrawn::UndrawnWaits;
-use crate::sampling::message::SampleEvent;
 
 /// How long an end waits for its sample: longer than a deferred walk may take.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -233,8 +233,9 @@ fn thread_exists(event: &SampleEvent) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_message::test_support::event;
+
     use super::*;
-    use crate::collect::tests::event;
 
     fn begun(tid: u32, time_ns: u64, probability: u64) -> SampleEvent {
         SampleEvent { tid, time_ns, value: probability, ..event(1, None) }

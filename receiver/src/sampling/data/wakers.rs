@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::WakerSample;
 
-use crate::sampling::message::{EndedWait, LockSample, SampleEvent};
+use sidewinder_message::{EndedWait, LockSample, SampleEvent};
 
 /// How long one waits for the other: longer than a deferred walk may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,10 +91,10 @@ impl Wakers {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::LockEvidence;
+    use sidewinder_message::LockId;
+    use sidewinder_message::test_support::event;
 
     use super::*;
-    use crate::collect::tests::event;
-    use crate::sampling::message::LockId;
 
     fn sample(tid: u32, time_ns: u64) -> SampleEvent {
         let event = event(1, None);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use sidewinder_bpf::ContextCounts;
+use sidewinder_message::SampleEvent;
 use sidewinder_process::context::ContextValue;
 use sidewinder_profile::Link;
 
 use super::*;
-use crate::sampling::message::SampleEvent;
 
 /// Publishes a process context by the steps of OTEP 4719 four seconds after its start, while a thread burns CPU.
 const PUBLISHER: &str = include_str!("programs/publisher.c");

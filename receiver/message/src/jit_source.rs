@@ -13,7 +13,7 @@ use sidewinder_process::{
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
 use sidewinder_vm::{GENERATORS, Runtime, RuntimeSet, detect, find_runtimes};
 
-use super::gdb_interface::GdbJitInterface;
+use crate::gdb_interface::GdbJitInterface;
 
 /// The maximum size that is read from `/proc/PID/status`.
 const STATUS_BYTES: u64 = 16 << 10;
@@ -26,7 +26,7 @@ const PUBLISHED_TURNS: usize = 32;
 
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
-pub(crate) struct JitSource {
+pub struct JitSource {
     /// The PID of the process in its innermost PID namespace.
     own_pid: Pid,
     root: ProcessRoot,
@@ -65,7 +65,7 @@ impl JitFile {
 impl JitSource {
     /// The source of a running process with these mappings; `None` if it has exited. If we may not follow its root, only files
     /// that our own root has too are found, and what is in its memory.
-    pub(crate) fn new<'mapping>(
+    pub fn new<'mapping>(
         pid: Pid,
         mappings: impl Iterator<Item = &'mapping ExecutableMapping>,
         reader: &ForeignReader,
@@ -101,7 +101,7 @@ impl JitSource {
     }
 
     /// Whether the process has mapped no new file since the source was created.
-    pub(crate) fn is_current_for(&self, process: &Process) -> bool {
+    pub fn is_current_for(&self, process: &Process) -> bool {
         let mut mapped = process.mappings().filter_map(|mapping| mapping.backing.file());
         let is_complete = self.mapped.len() < MAPPED_MAX;
         jitdumps(process.mappings()).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
@@ -110,7 +110,7 @@ impl JitSource {
 
     /// Opens the existing files that are not open yet. `maps` gets one entry for each file. Files that must not be read are
     /// recorded in `refusals`.
-    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, budget_bytes: usize, refusals: &Refusals) {
+    pub fn open(&self, maps: &mut Vec<Option<JitMap>>, budget_bytes: usize, refusals: &Refusals) {
         maps.resize_with(self.files.len(), || None);
         for (map, file) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
             match self.open_file(file) {
@@ -137,7 +137,7 @@ impl JitSource {
     }
 
     /// The debugger interface of the process, if a file that it maps defines the descriptor variable.
-    pub(super) fn gdb_interface(&self, budget_bytes: usize) -> Option<GdbJitInterface> {
+    pub fn gdb_interface(&self, budget_bytes: usize) -> Option<GdbJitInterface> {
         let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
         let descriptors = opened.zip(self.mapped.values()).filter_map(|(opened, mapping)| {
             GlobalVariable::read(&opened.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
@@ -147,7 +147,7 @@ impl JitSource {
 
     /// The runtime that generates the code of the process, by the symbols of the files that it maps; `None` if no known runtime
     /// does.
-    pub(super) fn find_generator(&self) -> Option<Runtime> {
+    pub fn find_generator(&self) -> Option<Runtime> {
         let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
         let found: HashSet<Runtime> = opened
             .filter_map(|file| find_runtimes(&file.ok()?).ok())
@@ -158,7 +158,7 @@ impl JitSource {
     }
 
     /// Whether walks find the functions of a runtime once the files of the process have been read.
-    pub(super) fn is_walked(&self, runtime: Runtime) -> bool {
+    pub fn is_walked(&self, runtime: Runtime) -> bool {
         let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
         let has_runtime = |file: &_| {
             find_runtimes(file).is_ok_and(|found| found.iter().any(|(found, _)| *found == runtime))
@@ -170,12 +170,12 @@ impl JitSource {
     }
 
     /// The PID of the process in its innermost PID namespace, by which it names its own files.
-    pub(crate) const fn own_pid(&self) -> Pid {
+    pub const fn own_pid(&self) -> Pid {
         self.own_pid
     }
 
     /// Reads the names that the process publishes now.
-    pub(crate) fn published(&self) -> PublishedNames {
+    pub fn published(&self) -> PublishedNames {
         let files = self.files.iter().map(|file| {
             let mut map = JitMap::new(self.open_file(file)?, file.format(), PUBLISHED_BYTES_MAX);
             // What can't be read has no names, and what is endless is read in part.
@@ -202,23 +202,24 @@ impl JitSource {
         }
     }
 
-    pub(super) fn memory(&self) -> &ForeignProcess {
+    /// The memory of the process.
+    pub fn memory(&self) -> &ForeignProcess {
         &self.memory
     }
 }
 
 /// The names of generated code that a process publishes.
 #[derive(Debug)]
-pub(crate) struct PublishedNames {
+pub struct PublishedNames {
     /// The paths at which files with names may be, in the process's root, and the functions in each of them.
-    pub(crate) files: Vec<(Vec<u8>, Result<usize, OpenError>)>,
+    pub files: Vec<(Vec<u8>, Result<usize, OpenError>)>,
     /// Symbol files in memory, for debuggers.
-    pub(crate) symbol_files: usize,
+    pub symbol_files: usize,
 }
 
 impl PublishedNames {
     /// Whether there is any name.
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.symbol_files > 0 || self.files.iter().any(|(_, functions)| matches!(functions, Ok(1..)))
     }
 }

@@ -24,7 +24,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The symbol files of one process.
 #[derive(Debug)]
-pub(super) struct GdbJitInterface {
+pub struct GdbJitInterface {
     descriptors: Vec<Avma>,
     /// Files that have been loaded.
     loaded_files: HashSet<SymbolFile>,
@@ -52,7 +52,7 @@ impl GdbJitInterface {
     }
 
     /// Loads the files that the process has added since the last time, and forgets those that it has removed.
-    pub(super) fn refresh(&mut self, process: &ForeignProcess) {
+    pub fn refresh(&mut self, process: &ForeignProcess) {
         if self.backoff_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
@@ -87,22 +87,22 @@ impl GdbJitInterface {
     }
 
     /// The function that contains an address.
-    pub(super) fn lookup(&self, address: u64) -> Option<&str> {
+    pub fn lookup(&self, address: u64) -> Option<&str> {
         self.symbols.lookup(address)
     }
 
     /// The number of symbol files that have been loaded.
-    pub(super) fn files(&self) -> usize {
+    pub fn files(&self) -> usize {
         self.loaded_files.len()
     }
 
     /// The number of functions that didn't fit the budget, and of lists and files that could not be read.
-    pub(super) fn omitted(&self) -> u64 {
+    pub fn omitted(&self) -> u64 {
         self.failed_reads + self.symbols.cut()
     }
 
     /// The memory used, in bytes.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.symbols.heap_bytes() + self.loaded_files.capacity() * size_of::<SymbolFile>()
     }
 }

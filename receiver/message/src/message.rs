@@ -11,32 +11,34 @@ use sidewinder_kind::Kind;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 use sidewinder_profile::Link;
 
-pub(crate) use super::data::Labels;
-use crate::jit::JitSource;
-use crate::vm::RuntimeSource;
+use crate::{JitSource, RuntimeSource};
+
+/// Attributes of an event as key-value pairs, sorted by key.
+pub type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// A walked stack.
 #[derive(Debug)]
-pub(crate) struct Stack {
+pub struct Stack {
     /// Unique in this run.
-    pub(crate) id: u64,
+    pub id: u64,
     /// Leaf first.
-    pub(crate) frames: Box<[RawFrame]>,
+    pub frames: Box<[RawFrame]>,
     /// Whether a frame is in memory that no file backs.
-    pub(crate) has_anonymous_code: bool,
+    pub has_anonymous_code: bool,
     /// Whether a frame is of a runtime.
-    pub(crate) has_vm_frames: bool,
+    pub has_vm_frames: bool,
 }
 
 impl Stack {
-    pub(crate) fn new(id: u64, frames: Box<[RawFrame]>) -> Self {
+    /// A stack with this ID, which no other stack of the run has, and these frames.
+    pub fn new(id: u64, frames: Box<[RawFrame]>) -> Self {
         let has_anonymous_code = frames.iter().any(|frame| frame.kind() == Some(RawFrameKind::Anonymous));
         let has_vm_frames = frames.iter().any(|frame| frame.kind().is_some_and(is_of_vm));
         Self { id, frames, has_anonymous_code, has_vm_frames }
     }
 
     /// Whether a snapshot of the stack has all that its walk needs, as far as its frames tell.
-    pub(crate) fn is_in_snapshots(&self) -> bool {
+    pub fn is_in_snapshots(&self) -> bool {
         !self.has_vm_frames
             || self.frames.iter().all(|frame| match frame.kind() {
                 Some(RawFrameKind::Vm(function)) => function.runtime.is_in_snapshots(),
@@ -45,13 +47,13 @@ impl Stack {
     }
 
     /// Whether the stack has a meaning only within one process, because one of its frames has.
-    pub(crate) fn is_process_specific(&self) -> bool {
+    pub fn is_process_specific(&self) -> bool {
         self.has_anonymous_code || self.has_vm_frames
     }
 }
 
 /// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a runtime.
-pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
+pub fn is_process_specific(frame: &RawFrame) -> bool {
     frame.kind().is_some_and(|kind| kind == RawFrameKind::Anonymous || is_of_vm(kind))
 }
 
@@ -61,7 +63,7 @@ fn is_of_vm(kind: RawFrameKind) -> bool {
 
 /// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
 /// into the call.
-pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
+pub fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
     match frame.kind()? {
         RawFrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
@@ -75,55 +77,58 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
 
 /// One sample.
 #[derive(Clone, Debug)]
-pub(crate) struct SampleEvent {
+pub struct SampleEvent {
     /// The kind of profile that it is for.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Its weight, in the unit of its kind: 1 for an interrupt.
-    pub(crate) value: u64,
+    pub value: u64,
     /// `CLOCK_MONOTONIC`.
-    pub(crate) time_ns: u64,
-    pub(crate) process: ProcessKey,
-    pub(crate) tid: u32,
-    pub(crate) cpu: u32,
+    pub time_ns: u64,
+    /// The process that was sampled, or charged.
+    pub process: ProcessKey,
+    /// The thread's ID in our PID namespace.
+    pub tid: u32,
+    /// The CPU that the thread ran on.
+    pub cpu: u32,
     /// The thread's name, up to the first NUL.
-    pub(crate) comm: [u8; 16],
+    pub comm: [u8; 16],
     /// How the walk ended.
-    pub(crate) outcome: Outcome,
+    pub outcome: Outcome,
     /// `None`: the stack's record never arrived.
-    pub(crate) stack: Option<Arc<Stack>>,
+    pub stack: Option<Arc<Stack>>,
     /// The span that was active on the thread, as the thread published it.
-    pub(crate) span: Option<Link>,
+    pub span: Option<Link>,
     /// The thread's other published attributes.
-    pub(crate) labels: Labels,
+    pub labels: Labels,
     /// What the thread waited for, if it did.
-    pub(crate) wait: Option<WaitReason>,
+    pub wait: Option<WaitReason>,
     /// Of an event of waits for locks.
-    pub(crate) lock: Option<LockSample>,
+    pub lock: Option<LockSample>,
     /// Of an event of a thread that ended the wait of another one.
-    pub(crate) ended: Option<Box<EndedWait>>,
+    pub ended: Option<Box<EndedWait>>,
 }
 
 /// The wait of another thread that the thread of an event ended.
 #[derive(Clone, Debug)]
-pub(crate) struct EndedWait {
+pub struct EndedWait {
     /// The process of the thread that waited.
-    pub(crate) process: ProcessKey,
+    pub process: ProcessKey,
     /// The stack with which it waited, which tells whether it waited for a lock.
-    pub(crate) stack: Option<Arc<Stack>>,
+    pub stack: Option<Arc<Stack>>,
 }
 
 /// The futex in which a thread waited, perhaps for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct LockSample {
+pub struct LockSample {
     /// Tells the lock apart from the others of a run, of any process, and does not tell its address. `None`: unknown.
-    pub(crate) id: Option<LockId>,
+    pub id: Option<LockId>,
     /// What the system call says of it.
-    pub(crate) evidence: LockEvidence,
+    pub evidence: LockEvidence,
 }
 
 /// A hash of a lock's process and address, with a secret of this run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct LockId(pub(crate) u64);
+pub struct LockId(pub u64);
 
 impl fmt::Display for LockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,34 +138,37 @@ impl fmt::Display for LockId {
 
 /// A file that frames refer to.
 #[derive(Clone, Debug)]
-pub(crate) struct FileInfo {
+pub struct FileInfo {
     /// As seen by the process that maps it; may be empty.
-    pub(crate) path: String,
-    pub(crate) build_ids: BuildIds,
-    pub(crate) hash: Option<FileHash>,
-    pub(crate) loads: Vec<LoadSegment>,
+    pub path: String,
+    /// The build IDs in its notes.
+    pub build_ids: BuildIds,
+    /// The hash of its content by which OpenTelemetry identifies executables; `None` if it could not be read.
+    pub hash: Option<FileHash>,
+    /// Its loadable segments, by which offsets in the file become addresses.
+    pub loads: Vec<LoadSegment>,
     /// The open file, which stays readable after the process exits.
-    pub(crate) content: Option<OpenedFile>,
+    pub content: Option<OpenedFile>,
     /// Its separate debug files, once they have been searched for.
-    pub(crate) companions: Companions,
+    pub companions: Companions,
 }
 
 impl FileInfo {
     /// The last part of the path.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("[unknown file]")
     }
 
     /// Whether the file exists only in memory (memfd_create(2)), as generated code does that a runtime maps twice, once to
     /// write it.
-    pub(crate) fn is_memory_file(&self) -> bool {
+    pub fn is_memory_file(&self) -> bool {
         self.path.starts_with("/memfd:")
     }
 }
 
 /// A message from sampling to the reporter. It refers only to files, processes and sources that earlier messages announced.
 #[derive(Clone, Debug)]
-pub(crate) enum Message {
+pub enum Message {
     /// A file: sent when a frame first refers to it, and again once its headers have been read.
     File(FileId, Arc<FileInfo>),
     /// A file that no later frame refers to.
@@ -181,7 +189,7 @@ pub(crate) enum Message {
 
 impl Message {
     /// Whether it is a sample, to which no other message refers.
-    pub(crate) fn is_event(&self) -> bool {
+    pub fn is_event(&self) -> bool {
         matches!(self, Self::Event(_))
     }
 }

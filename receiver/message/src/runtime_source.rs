@@ -8,13 +8,16 @@ use sidewinder_base::foreign::ForeignProcess;
 
 /// What reads the functions of a runtime that a process runs, and the memory in which they are.
 #[derive(Debug)]
-pub(crate) struct RuntimeSource {
-    pub(super) functions: Arc<dyn RuntimeFunctions>,
-    pub(super) memory: ForeignProcess,
+pub struct RuntimeSource {
+    /// What reads the functions.
+    pub functions: Arc<dyn RuntimeFunctions>,
+    /// The memory in which they are.
+    pub memory: ForeignProcess,
 }
 
 impl RuntimeSource {
-    pub(crate) fn new(functions: Arc<dyn RuntimeFunctions>, memory: ForeignProcess) -> Self {
+    /// A runtime whose functions are in this memory.
+    pub fn new(functions: Arc<dyn RuntimeFunctions>, memory: ForeignProcess) -> Self {
         Self { functions, memory }
     }
 }
