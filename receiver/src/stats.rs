@@ -23,6 +23,7 @@ use sidewinder_config::Config;
 use sidewinder_kind::{Counter, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
+use sidewinder_tables::IncompleteTables;
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
 #[cfg(test)]
@@ -34,7 +35,6 @@ pub(crate) use self::receiver::{
 use self::history::StatsHistory;
 use crate::export::Destination;
 use crate::naming::NameCounts;
-use crate::sampling::IncompleteTables;
 
 /// All statistics of a service.
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use sidewinder_symbolize::{
     BinaryId, ListedInstruction, Lookup, Symbol, SymbolLimits, SymbolTable, SymbolTableError, Symbolizer,
     SymbolizerOptions, demangle, disassemble,
 };
+use sidewinder_tables::{BuildError, read_partial_table};
 use sidewinder_unwind::method::method_ranges;
 
 use super::binary::{BinaryFile, ProfiledBinary};
-use crate::sampling::build::{BuildError, read_partial_table};
 
 /// The most functions of a file that the instructions of one are listed of, if it was inlined into several.
 const BLOCKS_MAX: usize = 8;

@@ -11,6 +11,8 @@ use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_config::open_input;
 use sidewinder_debug_files::{Companions, DebugFile};
 use sidewinder_process::vdso_image;
+use sidewinder_tables::packing_for_mode;
+use sidewinder_tables::{BuildError, WholeTable, read_table, read_validation};
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::method::{UnwindMethod, bytes_by_method, method_ranges};
 use sidewinder_unwind::validate::Validation;
@@ -18,8 +20,6 @@ use sidewinder_unwind::{Entry, UnwindTable};
 
 use super::{CommandResult, print_result};
 use crate::cli::{InspectArgs, UnwindArg};
-use crate::sampling::build::{BuildError, WholeTable, read_table, read_validation};
-use crate::sampling::options::packing_for_mode;
 
 pub(crate) fn inspect(args: &InspectArgs) -> CommandResult {
     let wrong_file = || {

@@ -34,11 +34,9 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 use sidewinder_kind::SampledProbe;
 use sidewinder_message::Message;
+use sidewinder_tables::IncompleteTables;
 
 pub(crate) use self::control::scope;
-pub(crate) use self::control::tables::{
-    IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, build,
-};
 use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode};
 use self::data::Data;
 #[cfg(test)]

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use sidewinder_base::memory::{RingsBudget, SamplingBudget};
 use sidewinder_base::supervise::ThreadSupervisor;
-use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
-use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
+use sidewinder_bpf::{Options, PodCgroup, VerifierLog, WalkMode};
+use sidewinder_config::{MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{CpuIds, KindSet};
+use sidewinder_tables::SavedTables;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::RuntimeSet;
 use tracing::warn;
 
 use super::control::scope::SamplingScope;
-use super::{RandomPauses, SamplingError, SavedTables};
+use super::{RandomPauses, SamplingError};
 use crate::user_probe::UserProbe;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
@@ -193,38 +194,5 @@ impl SamplingOptions {
         let (shortest, longest) = POLL_INTERVAL_BOUNDS;
         let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.kinds.samples_per_second().max(1);
         samples.clamp(shortest, longest)
-    }
-}
-
-/// Decides how each binary is unwound.
-#[derive(Clone, Debug)]
-pub(super) struct PackingRules {
-    mode: UnwindMode,
-    overrides: Vec<UnwindOverride>,
-}
-
-impl PackingRules {
-    pub(super) fn new(mode: UnwindMode, overrides: Vec<UnwindOverride>) -> Self {
-        Self { mode, overrides }
-    }
-
-    /// The packing of a binary's tables: from the first override that names the binary, else from the default mode.
-    pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let matching = self.overrides.iter().find(|rule| match &rule.binary {
-            BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
-            BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
-            BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
-        });
-        packing_for_mode(matching.map_or(self.mode, |rule| rule.mode))
-    }
-}
-
-/// The packing of tables for an unwind mode.
-pub(crate) fn packing_for_mode(mode: UnwindMode) -> Packing {
-    match mode {
-        UnwindMode::Auto => Packing::Auto,
-        UnwindMode::FramePointers => Packing::FramePointers,
-        UnwindMode::Tables => Packing::Tables,
     }
 }

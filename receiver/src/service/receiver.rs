@@ -20,6 +20,7 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::Message;
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
+use sidewinder_tables::SavedTables;
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::RuntimeSet;
@@ -33,7 +34,7 @@ use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::SamplingScope;
-use crate::sampling::{RandomPauses, Sampler, SavedTables};
+use crate::sampling::{RandomPauses, Sampler};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::user_probe::UserProbe;
 

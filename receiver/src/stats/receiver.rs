@@ -12,11 +12,10 @@ use sidewinder_bpf::{
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
+use sidewinder_tables::{IncompleteTables, SavedTableCounts};
 
 use crate::naming::NameCounts;
-use crate::sampling::{
-    CodeObjectLosses, IncompleteTables, LongWaitCounts, Sampler, SamplingTally, SavedTableCounts, WaitCounts,
-};
+use crate::sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sidewinder_base::memory;
 use sidewinder_config::{ComponentId, Config};
 use sidewinder_otlp::send::State;
+use sidewinder_tables::{IncompleteTable, IncompleteTables};
 
 use super::problems::{self, HealthProblem};
 use super::process;
-use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, DegradedFeature, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 

@@ -17,7 +17,6 @@ mod replacements;
 mod runtimes;
 pub(crate) mod scope;
 mod side_band;
-pub(crate) mod tables;
 mod variables;
 mod view;
 
@@ -31,6 +30,10 @@ use sidewinder_message::{Message, Stack};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
+use sidewinder_tables::Binaries;
+use sidewinder_tables::PackingRules;
+use sidewinder_tables::{BuildOptions, TableBuilder};
+use sidewinder_tables::{IncompleteTables, SavedTableCounts};
 
 use self::descriptions::Descriptions;
 use self::files::FileTracker;
@@ -41,11 +44,7 @@ use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::runtimes::RuntimeTracker;
 pub(super) use self::runtimes::VmCode;
-use self::tables::binaries::Binaries;
-use self::tables::table_builder::{BuildOptions, TableBuilder};
-use self::tables::{IncompleteTables, SavedTableCounts};
 pub(super) use self::view::{ProcessView, Request};
-use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 
 /// The maximum number of process events that wait to be ordered by time.

@@ -4,6 +4,7 @@ use sidewinder_address::FileOffset;
 use sidewinder_base::foreign::ForeignReader;
 use sidewinder_bpf::{Newcomer, Outcome, Profiler, SampleRecord, WalkedRuntime};
 use sidewinder_process::{ExecutableMapping, FileId, FileTable, OpenedFile, Pid, Process};
+use sidewinder_tables::Binaries;
 use sidewinder_unwind::Rule;
 
 use super::Control;
@@ -11,7 +12,6 @@ use super::membership::Membership;
 use super::processes::ProcessTracker;
 use super::replacements::MappingReplacements;
 use super::runtimes::{RuntimeTracker, VmCode};
-use super::tables::binaries::Binaries;
 
 /// The processes in scope and their code, as of the process events that have been applied.
 ///

@@ -8,11 +8,12 @@ use sidewinder_bpf::{ContextCounts, FrameCounts, StealTime, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
 use sidewinder_symbolize::{LookupCounts, SymbolizerStats};
+use sidewinder_tables::SavedTableCounts;
 
 use super::documentation::documentation;
 use super::*;
 use crate::naming::NameCounts;
-use crate::sampling::{FoundWaitCounts, LongWaitCounts, SavedTableCounts, WaitCounts};
+use crate::sampling::{FoundWaitCounts, LongWaitCounts, WaitCounts};
 use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, FunctionCopyCounts, ReceiverCounters};
 use crate::telemetry::instruments::to_u64;

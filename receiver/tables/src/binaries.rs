@@ -1,7 +1,7 @@
 //! The files that processes execute, and the state of their unwind tables: being built, loaded, evicted, or none.
 //!
 //! Owner: the sampling thread. Input: the mappings of processes, table misses of walks, and deliveries from the
-//! [table builder](super::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to
+//! [table builder](crate::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to
 //! them.
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,13 +20,13 @@ use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFi
 use sidewinder_unwind::Rule;
 use sidewinder_vm::{LanguageRuntime, PthreadLayout};
 
-use super::build::BuildError;
-use super::incomplete_files::{IncompleteFiles, IncompleteTables};
-use super::saved_tables::SavedTableCounts;
-use super::segments::{push_segment_ranges, segment_at};
-use super::table_builder::{Delivery, TableBuilder};
-use super::tracked_binary::{TableState, TrackedBinary, Unread};
-use crate::sampling::options::PackingRules;
+use crate::build::BuildError;
+use crate::incomplete_files::{IncompleteFiles, IncompleteTables};
+use crate::packing_rules::PackingRules;
+use crate::saved_tables::SavedTableCounts;
+use crate::segments::{push_segment_ranges, segment_at};
+use crate::table_builder::{Delivery, TableBuilder};
+use crate::tracked_binary::{TableState, TrackedBinary, Unread};
 
 /// The share of one CPU's time that may be spent on rebuilding evicted tables, as a divisor. It bounds the cost of a budget
 /// that is far too small. Unused time is saved, up to [`REBUILD_BURST`].
@@ -35,7 +35,7 @@ const REBUILD_BURST: Duration = Duration::from_secs(3);
 
 /// The executed files, with the state of their tables.
 #[derive(Debug)]
-pub(crate) struct Binaries {
+pub struct Binaries {
     builder: TableBuilder,
     packing_rules: PackingRules,
     debug_roots: Arc<DebugRoots>,
@@ -61,27 +61,31 @@ fn inode_of(status: &Metadata) -> Inode {
 
 /// A file with new segments, whose processes are to be published again.
 #[derive(Debug)]
-pub(crate) struct ReadyFile {
-    pub(crate) file: FileId,
-    pub(crate) users: Vec<Pid>,
-    pub(crate) loads: Vec<LoadSegment>,
+pub struct ReadyFile {
+    /// The file.
+    pub file: FileId,
+    /// The processes that map it.
+    pub users: Vec<Pid>,
+    /// Its loadable segments.
+    pub loads: Vec<LoadSegment>,
     /// The runtime that it contains.
-    pub(crate) runtime: Option<Arc<dyn LanguageRuntime>>,
+    pub runtime: Option<Arc<dyn LanguageRuntime>>,
     /// How the C library that it is lays out threads, if that was looked for.
-    pub(crate) pthread: Option<PthreadLayout>,
+    pub pthread: Option<PthreadLayout>,
     /// Why it has no table, or an incomplete one.
-    pub(crate) failure: Option<BuildError>,
+    pub failure: Option<BuildError>,
     /// Whether this file has failed in this way before.
-    pub(crate) is_known_failure: bool,
+    pub is_known_failure: bool,
     /// Whether there was no room for some of its tables: their functions have rows once walks have encountered them.
-    pub(crate) is_left_out: bool,
+    pub is_left_out: bool,
 }
 
 /// Tables of large files take 2.8 to 3.6% of their code (`sidewinder inspect` says how much).
 const CODE_BYTES_PER_TABLE_BYTE: u64 = 30;
 
 impl Binaries {
-    pub(crate) fn new(
+    /// No files yet; `None` if the BPF maps have no room for a table without rows, which files without one refer to.
+    pub fn new(
         builder: TableBuilder,
         rules: PackingRules,
         debug_roots: Arc<DebugRoots>,
@@ -106,7 +110,7 @@ impl Binaries {
 
     /// Requests the table of a file, unless it was requested before. `user` is a process that maps the file or did so: its
     /// root may contain a debug file. Returns false if the file can't be read.
-    pub(crate) fn request_table(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
+    pub fn request_table(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
             return true;
@@ -141,7 +145,7 @@ impl Binaries {
     }
 
     /// The record of files that are not read.
-    pub(crate) fn refusals(&self) -> &Refusals {
+    pub fn refusals(&self) -> &Refusals {
         self.debug_roots.refusals()
     }
 
@@ -153,7 +157,7 @@ impl Binaries {
 
     /// Records the files that a process maps; none once it has exited. Each file's processes are published again when it has
     /// new tables.
-    pub(crate) fn set_mapped_files(&mut self, user: Pid, files: BTreeSet<FileId>) {
+    pub fn set_mapped_files(&mut self, user: Pid, files: BTreeSet<FileId>) {
         for file in &files {
             if let Some(binary) = self.binaries.get_mut(file) {
                 binary.users.insert(user);
@@ -173,7 +177,7 @@ impl Binaries {
     }
 
     /// Forgets the files that no process has mapped for this long, with their tables and descriptors, and returns them.
-    pub(crate) fn forget_unused(
+    pub fn forget_unused(
         &mut self,
         age: Duration,
         arena: &mut Arena,
@@ -190,7 +194,7 @@ impl Binaries {
     }
 
     /// Appends the ranges of one mapping, one for each segment of its file.
-    pub(crate) fn push_ranges(
+    pub fn push_ranges(
         &self,
         ranges: &mut Vec<MappedRange>,
         file: Option<FileId>,
@@ -213,26 +217,26 @@ impl Binaries {
     }
 
     /// Records that a walk has missed the table at a file offset, so that it is built or loaded again.
-    pub(crate) fn record_miss(&mut self, file: FileId, at: FileOffset) {
+    pub fn record_miss(&mut self, file: FileId, at: FileOffset) {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.record_miss(at);
         }
     }
 
     /// Records that frames refer to a file.
-    pub(crate) fn touch(&mut self, file: FileId) {
+    pub fn touch(&mut self, file: FileId) {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
         }
     }
 
     /// Whether the table of a file has been requested.
-    pub(crate) fn is_tracked(&self, file: FileId) -> bool {
+    pub fn is_tracked(&self, file: FileId) -> bool {
         self.binaries.contains_key(&file)
     }
 
     /// The rule at an offset of a file, or the outcome of a walk there. `None`: its table is not loaded.
-    pub(crate) fn rule_at(
+    pub fn rule_at(
         &self,
         file: FileId,
         at: FileOffset,
@@ -248,7 +252,7 @@ impl Binaries {
     }
 
     /// Requests the tables that walks have missed, and loads those that have been built.
-    pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
+    pub fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
         self.builder.set_room(room_for_tables(arena));
         // Tables that walks don't use make room for those that they miss.
         let room_bytes = room_for_tables(arena) + tables.unused_bytes(UNUSED_ADVANCES);
@@ -332,7 +336,7 @@ impl Binaries {
     }
 
     /// The companions of a file; empty until its table has been built.
-    pub(crate) fn companions(&self, file: FileId) -> Companions {
+    pub fn companions(&self, file: FileId) -> Companions {
         match self.binaries.get(&file).map(|binary| &binary.debug_file) {
             Some(DebugFile::Searched(companions)) => companions.clone(),
             Some(DebugFile::Unsearched(..)) | None => Companions::default(),
@@ -340,22 +344,22 @@ impl Binaries {
     }
 
     /// The number of builds in progress.
-    pub(crate) fn in_progress(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.builder.in_progress()
     }
 
     /// Whether walks miss tables that can be built.
-    pub(crate) fn has_misses(&self) -> bool {
+    pub fn has_misses(&self) -> bool {
         self.binaries.values().any(|binary| !binary.missed_segments.is_empty())
     }
 
     /// The number of files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
-    pub(crate) fn incomplete_files(&self) -> u64 {
+    pub fn incomplete_files(&self) -> u64 {
         self.incomplete.count
     }
 
     /// The files that have no whole table now, for lack of memory.
-    pub(crate) fn incomplete_tables(&self, arena: &Arena) -> IncompleteTables {
+    pub fn incomplete_tables(&self, arena: &Arena) -> IncompleteTables {
         let unread = self.binaries.values().filter_map(|binary| binary.unread);
         let building_bytes = unread.map(|unread| unread.budget_bytes + unread.piece_bytes).max();
         let files: Vec<_> = self.binaries.values().filter_map(TrackedBinary::incomplete_table).collect();
@@ -368,12 +372,12 @@ impl Binaries {
     }
 
     /// How often saved tables were used.
-    pub(crate) fn saved_table_counts(&self) -> SavedTableCounts {
+    pub fn saved_table_counts(&self) -> SavedTableCounts {
         self.builder.saved_counts()
     }
 
     /// The number of builds that were repeated because a walk missed an evicted table.
-    pub(crate) fn reloads(&self) -> u64 {
+    pub fn reloads(&self) -> u64 {
         self.reloads
     }
 }

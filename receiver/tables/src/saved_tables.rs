@@ -27,7 +27,7 @@ use sidewinder_process::{FileEntry, read_htlhash};
 use sidewinder_unwind::validate::TrustedSide;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::build::{BuiltTable, TextRange};
+use crate::built_table::{BuiltTable, TextRange};
 
 /// The version of the format, which every file begins with.
 const MAGIC: [u8; 8] = *b"swtable1";
@@ -39,7 +39,7 @@ const SEGMENT_BYTES_MAX: u32 = 1 << 20;
 
 /// The directory of tables, and its limit.
 #[derive(Debug)]
-pub(crate) struct SavedTables {
+pub struct SavedTables {
     directory: PathBuf,
     bytes_max: u64,
     /// A digest of this program: another version may build other tables.
@@ -52,13 +52,15 @@ pub(crate) struct SavedTables {
 
 /// The name under which the table of a file is saved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SavedTableName(String);
+pub struct SavedTableName(String);
 
 /// How often tables were read back, and could not be written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct SavedTableCounts {
-    pub(crate) tables_read_back: u64,
-    pub(crate) tables_not_saved: u64,
+pub struct SavedTableCounts {
+    /// Tables that were read back instead of built.
+    pub tables_read_back: u64,
+    /// Tables that could not be written.
+    pub tables_not_saved: u64,
 }
 
 impl AddAssign for SavedTableCounts {
@@ -73,7 +75,7 @@ impl SavedTables {
     ///
     /// # Errors
     /// If it can't be created, or another user may write to it.
-    pub(crate) fn open(directory: &Path, bytes_max: u64, trust: TrustedSide) -> io::Result<Self> {
+    pub fn open(directory: &Path, bytes_max: u64, trust: TrustedSide) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let status = fs::symlink_metadata(directory)?;
         let is_ours = status.uid() == rustix::process::geteuid().as_raw();
@@ -94,7 +96,7 @@ impl SavedTables {
     }
 
     /// The name for a file's table; `None` if the file has no build ID.
-    pub(super) fn name(&self, entry: &FileEntry, packing: Packing) -> Option<SavedTableName> {
+    pub fn name(&self, entry: &FileEntry, packing: Packing) -> Option<SavedTableName> {
         let status = entry.opened()?.file()?.metadata().ok()?;
         let ids = entry.build_ids();
         let mut digest = Sha256::new_with_prefix(self.program);
@@ -115,19 +117,19 @@ impl SavedTables {
     }
 
     /// The saved table of a file; `None` if there is none.
-    pub(super) fn find(&self, name: &SavedTableName) -> Option<SavedTable> {
+    pub fn find(&self, name: &SavedTableName) -> Option<SavedTable> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(self.directory.join(&name.0)).ok()?;
         SavedTable::read(file)
     }
 
-    pub(super) fn count_use(&self) {
+    pub(crate) fn count_use(&self) {
         self.uses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Begins to save a file's table.
-    pub(super) fn begin(&self, name: &SavedTableName) -> Option<UnfinishedTable<'_>> {
+    pub fn begin(&self, name: &SavedTableName) -> Option<UnfinishedTable<'_>> {
         let file = self.counted(UnfinishedFile::create(&self.directory))?;
         let kept_as = self.directory.join(&name.0);
         let mut unfinished = UnfinishedTable { tables: self, file, kept_as, bytes: 0, is_abandoned: false };
@@ -135,7 +137,8 @@ impl SavedTables {
         Some(unfinished)
     }
 
-    pub(crate) fn counts(&self) -> SavedTableCounts {
+    /// The counts so far.
+    pub fn counts(&self) -> SavedTableCounts {
         SavedTableCounts {
             tables_read_back: self.uses.load(Ordering::Relaxed),
             tables_not_saved: self.failures.load(Ordering::Relaxed),
@@ -232,30 +235,30 @@ impl RecordHeader {
 
 /// A segment of a saved table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SavedSegment {
+pub(crate) struct SavedSegment {
     header: RecordHeader,
     /// Where its bytes are in the file.
     at: u64,
 }
 
 impl SavedSegment {
-    pub(super) fn range(&self) -> TextRange {
+    pub(crate) fn range(&self) -> TextRange {
         self.header.range()
     }
 
     /// Whether there was room to build it.
-    pub(super) fn is_built(&self) -> bool {
+    pub(crate) fn is_built(&self) -> bool {
         self.header.bytes > 0
     }
 
-    pub(super) fn is_self_contained(&self) -> bool {
+    pub(crate) fn is_self_contained(&self) -> bool {
         self.header.is_self_contained != 0
     }
 }
 
 /// The saved table of one file.
 #[derive(Debug)]
-pub(super) struct SavedTable {
+pub struct SavedTable {
     file: File,
     /// Sorted by range; none has the same range as another.
     segments: Vec<SavedSegment>,
@@ -297,18 +300,18 @@ impl SavedTable {
         Some(Self { file, segments })
     }
 
-    pub(super) fn segments(&self) -> &[SavedSegment] {
+    pub(crate) fn segments(&self) -> &[SavedSegment] {
         &self.segments
     }
 
     /// The segment of exactly this range, if it was built.
-    pub(super) fn segment_of(&self, range: TextRange) -> Option<PackedSegment> {
+    pub(crate) fn segment_of(&self, range: TextRange) -> Option<PackedSegment> {
         let segment = self.segments.iter().find(|segment| segment.is_built() && segment.range() == range)?;
         self.load(segment)
     }
 
     /// `None` if its bytes are not those that were written.
-    pub(super) fn load(&self, segment: &SavedSegment) -> Option<PackedSegment> {
+    pub(crate) fn load(&self, segment: &SavedSegment) -> Option<PackedSegment> {
         let mut bytes = vec![0; segment.header.bytes as usize];
         self.file.read_exact_at(&mut bytes, segment.at).ok()?;
         let is_intact = segment.header.expected_digest(&bytes) == segment.header.digest;
@@ -317,7 +320,7 @@ impl SavedTable {
     }
 
     /// Adds segments that were built later.
-    pub(super) fn append<'built>(
+    pub(crate) fn append<'built>(
         &self,
         tables: &SavedTables,
         segments: impl Iterator<Item = &'built PackedSegment>,
@@ -341,7 +344,7 @@ fn push_record(out: &mut Vec<u8>, range: TextRange, is_self_contained: bool, seg
 
 /// A table that is being saved. It is removed unless it is [finished](Self::finish).
 #[derive(Debug)]
-pub(super) struct UnfinishedTable<'tables> {
+pub struct UnfinishedTable<'tables> {
     tables: &'tables SavedTables,
     file: UnfinishedFile,
     kept_as: PathBuf,
@@ -360,7 +363,7 @@ impl UnfinishedTable<'_> {
     }
 
     /// Adds what was built, and the ranges for which there was no room.
-    pub(super) fn add(&mut self, built: &BuiltTable) {
+    pub(crate) fn add(&mut self, built: &BuiltTable) {
         let mut record = Vec::new();
         for segment in &built.segments {
             record.clear();
@@ -375,7 +378,7 @@ impl UnfinishedTable<'_> {
     }
 
     /// Keeps it as the table of its file.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         if !self.is_abandoned && self.tables.counted(self.file.keep(&self.kept_as)).is_some() {
             self.tables.add_written(self.bytes);
         }

@@ -14,49 +14,49 @@ use sidewinder_debug_files::DebugFile;
 use sidewinder_process::{FileId, OpenedFile, Pid};
 use sidewinder_unwind::FileOutline;
 
-use super::build::{BuiltTable, SegmentRequest, TextRange};
-use super::incomplete_files::{FileKey, IncompleteTable};
-use super::saved_tables::SavedTableName;
-use super::segments::{TableSegment, segment_at};
-use super::table_builder::{BuildRequest, BuildScope};
+use crate::built_table::{BuiltTable, SegmentRequest, TextRange};
+use crate::incomplete_files::{FileKey, IncompleteTable};
+use crate::saved_tables::SavedTableName;
+use crate::segments::{TableSegment, segment_at};
+use crate::table_builder::{BuildRequest, BuildScope};
 
 #[derive(Debug)]
-pub(super) struct TrackedBinary {
-    pub(super) path: Vec<u8>,
-    pub(super) content: OpenedFile,
-    pub(super) packing: Packing,
-    pub(super) debug_file: DebugFile,
+pub(crate) struct TrackedBinary {
+    pub(crate) path: Vec<u8>,
+    pub(crate) content: OpenedFile,
+    pub(crate) packing: Packing,
+    pub(crate) debug_file: DebugFile,
     /// The name under which its table is saved, if it is.
-    pub(super) saved_as: Option<SavedTableName>,
+    pub(crate) saved_as: Option<SavedTableName>,
     /// From the first build.
-    pub(super) outline: Option<Arc<FileOutline>>,
-    pub(super) state: TableState,
+    pub(crate) outline: Option<Arc<FileOutline>>,
+    pub(crate) state: TableState,
     /// Processes that map it.
-    pub(super) users: BTreeSet<Pid>,
+    pub(crate) users: BTreeSet<Pid>,
     /// When a process last started or stopped mapping it.
-    pub(super) used_at: Instant,
+    pub(crate) used_at: Instant,
     /// Whether a build of it is in progress.
-    pub(super) is_build_requested: bool,
+    pub(crate) is_build_requested: bool,
     /// Segments that walks have missed.
-    pub(super) missed_segments: BTreeSet<SegmentId>,
+    pub(crate) missed_segments: BTreeSet<SegmentId>,
     /// The functions that walks have encountered, if the file is built function by function (see [`BuiltTable::unbuilt`]).
-    pub(super) sampled_functions: Option<SampledFunctions>,
+    pub(crate) sampled_functions: Option<SampledFunctions>,
     /// What could not be read of it, if its table is incomplete or missing for that reason.
-    pub(super) unread: Option<Unread>,
+    pub(crate) unread: Option<Unread>,
 }
 
 /// A piece of a file that could not be read for lack of memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unread {
-    pub(super) piece_bytes: u64,
+pub(crate) struct Unread {
+    pub(crate) piece_bytes: u64,
     /// The memory that was available for the build.
-    pub(super) budget_bytes: u64,
+    pub(crate) budget_bytes: u64,
 }
 
 /// The functions that walks have encountered in a file that is built function by function, by segment. Its tables cover no
 /// others.
 #[derive(Default, Debug)]
-pub(super) struct SampledFunctions {
+pub(crate) struct SampledFunctions {
     /// A file offset within each function.
     functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
     /// Segments whose tables are missing some of these functions.
@@ -81,7 +81,7 @@ impl SampledFunctions {
 }
 
 #[derive(Debug)]
-pub(super) enum TableState {
+pub(crate) enum TableState {
     /// Nothing is built before a walk misses it.
     Postponed { missed: Option<FileOffset> },
     /// The segments so far, in order, and the channel for the file offsets that walks miss.
@@ -93,7 +93,7 @@ pub(super) enum TableState {
 }
 
 impl TableState {
-    pub(super) fn segments(&self) -> &[TableSegment] {
+    pub(crate) fn segments(&self) -> &[TableSegment] {
         match self {
             Self::Building { segments, .. } | Self::Built(segments) => segments,
             Self::Postponed { .. } | Self::NoTable => &[],
@@ -101,23 +101,23 @@ impl TableState {
     }
 
     /// Whether no further segments will be added.
-    pub(super) fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Built(_) | Self::NoTable)
     }
 }
 
 impl TrackedBinary {
-    pub(super) fn key(&self) -> FileKey {
+    pub(crate) fn key(&self) -> FileKey {
         (self.path.clone(), self.content.size_bytes())
     }
 
-    pub(super) fn build_request(&self, file: FileId, scope: BuildScope) -> BuildRequest {
+    pub(crate) fn build_request(&self, file: FileId, scope: BuildScope) -> BuildRequest {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
         let saved_as = self.saved_as.clone();
         BuildRequest { file, content, packing: self.packing, debug_file, saved_as, scope }
     }
 
-    pub(super) fn record_miss(&mut self, at: FileOffset) {
+    pub(crate) fn record_miss(&mut self, at: FileOffset) {
         if let Some(segment) = segment_at(self.state.segments(), at) {
             self.missed_segments.insert(segment.id);
             if let Some(sampled) = &mut self.sampled_functions {
@@ -134,7 +134,7 @@ impl TrackedBinary {
     }
 
     /// Begins to build the whole file.
-    pub(super) fn begin_build(&mut self) -> BuildScope {
+    pub(crate) fn begin_build(&mut self) -> BuildScope {
         let (sender, wanted) = mpsc::channel();
         self.state = TableState::Building { segments: Vec::new(), wanted: sender };
         self.is_build_requested = true;
@@ -142,20 +142,20 @@ impl TrackedBinary {
     }
 
     /// Begins to build the whole file if that was postponed until now.
-    pub(super) fn postponed_scope(&mut self) -> Option<BuildScope> {
+    pub(crate) fn postponed_scope(&mut self) -> Option<BuildScope> {
         let TableState::Postponed { missed: Some(at) } = self.state else { return None };
         let scope = self.begin_build();
         self.record_miss(at);
         Some(scope)
     }
 
-    pub(super) fn users(&self) -> Vec<Pid> {
+    pub(crate) fn users(&self) -> Vec<Pid> {
         self.users.iter().copied().collect()
     }
 
     /// What to build again because walks have missed it, unless a build of the file is in progress. `room_bytes` are left for
     /// tables: where they don't suffice for the whole segments, only the functions that walks have encountered are built.
-    pub(super) fn rebuild_scope(&mut self, tables: &UnwindTables, room_bytes: u64) -> Option<BuildScope> {
+    pub(crate) fn rebuild_scope(&mut self, tables: &UnwindTables, room_bytes: u64) -> Option<BuildScope> {
         let TableState::Built(segments) = &self.state else { return None };
         if self.missed_segments.is_empty() || self.is_build_requested {
             return None;
@@ -192,7 +192,7 @@ impl TrackedBinary {
     }
 
     /// Reserves an ID for each segment, and loads its table if there is room. The others are loaded when walks miss them.
-    pub(super) fn install(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
+    pub(crate) fn install(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
         self.debug_file = built.debug_file.clone();
         self.outline = built.outline.clone();
         let TableState::Building { segments, .. } = &mut self.state else { return };
@@ -216,14 +216,14 @@ impl TrackedBinary {
     }
 
     /// The code that has no table of all its functions, because there was no room for it.
-    pub(super) fn left_out_code_bytes(&self) -> u64 {
+    pub(crate) fn left_out_code_bytes(&self) -> u64 {
         let Some(sampled) = &self.sampled_functions else { return 0 };
         let segments = self.state.segments().iter().filter(|segment| sampled.left_out.contains(&segment.id));
         segments.map(|segment| segment.range.text_bytes).sum()
     }
 
     /// `None`: the table is whole, or will be.
-    pub(super) fn incomplete_table(&self) -> Option<IncompleteTable<&[u8]>> {
+    pub(crate) fn incomplete_table(&self) -> Option<IncompleteTable<&[u8]>> {
         let left_out_code_bytes = self.left_out_code_bytes();
         let is_whole = left_out_code_bytes == 0 && self.unread.is_none();
         (!is_whole).then(|| IncompleteTable {
@@ -235,7 +235,7 @@ impl TrackedBinary {
     }
 
     /// Loads tables that walks have missed, and evicts others to make room. Tables that don't fit remain missed.
-    pub(super) fn reinstall(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
+    pub(crate) fn reinstall(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
         let TableState::Built(segments) = &self.state else { return };
         if let Some(outline) = &built.outline {
             self.outline.get_or_insert_with(|| Arc::clone(outline));

@@ -10,21 +10,21 @@ use sidewinder_text::ExternalText;
 /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them. A file that is
 /// forgotten and seen again is identified by its path and its size.
 #[derive(Default, Debug)]
-pub(super) struct IncompleteFiles {
+pub(crate) struct IncompleteFiles {
     /// The budget that was available for each file, in bytes.
     known: HashMap<FileKey, u64>,
     /// The number of incomplete files, including those that are no longer in `known`.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 /// A path and a size in bytes.
-pub(super) type FileKey = (Vec<u8>, u64);
+pub(crate) type FileKey = (Vec<u8>, u64);
 
 impl IncompleteFiles {
     const KNOWN_MAX: usize = 4096;
 
     /// Adds a file. Returns whether it is new.
-    pub(super) fn add(&mut self, file: FileKey, budget_bytes: u64) -> bool {
+    pub(crate) fn add(&mut self, file: FileKey, budget_bytes: u64) -> bool {
         if self.known.len() >= Self::KNOWN_MAX {
             self.known.clear();
         }
@@ -34,40 +34,40 @@ impl IncompleteFiles {
     }
 
     /// Whether a build of a file would probably run out of budget again: less than twice the previous budget is available.
-    pub(super) fn would_not_fit(&self, file: &FileKey, budget_bytes: impl Fn() -> u64) -> bool {
+    pub(crate) fn would_not_fit(&self, file: &FileKey, budget_bytes: impl Fn() -> u64) -> bool {
         self.known.get(file).is_some_and(|previous_bytes| budget_bytes() / 2 < *previous_bytes)
     }
 }
 
 /// The files that have no whole table now, for lack of memory, and the memory that would be enough.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct IncompleteTables {
+pub struct IncompleteTables {
     /// Those with the most code without a table come first; at most [`FILES_MAX`](Self::FILES_MAX).
-    pub(crate) files: Arc<[IncompleteTable]>,
+    pub files: Arc<[IncompleteTable]>,
     /// The number of files that are not in the list.
-    pub(crate) more_files: usize,
+    pub more_files: usize,
     /// The `memory_limit_mib` that would hold all tables, about; 0 if all are whole.
-    pub(crate) memory_limit_mib: u32,
+    pub memory_limit_mib: u32,
 }
 
 /// A file without a whole table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct IncompleteTable<Path = String> {
+pub struct IncompleteTable<Path = String> {
     /// Its path as its processes see it; in a `String`, U+FFFD stands for bytes that are not UTF-8.
-    pub(crate) path: Path,
+    pub path: Path,
     /// The code that walks may find in it; 0 if that is unknown, because too little of the file could be read.
-    pub(crate) code_bytes: u64,
+    pub code_bytes: u64,
     /// The part of this code that has rows only for functions that walks have encountered.
-    pub(crate) left_out_code_bytes: u64,
+    pub left_out_code_bytes: u64,
     /// The size of the piece of the file that could not be read.
-    pub(crate) unread_bytes: Option<u64>,
+    pub unread_bytes: Option<u64>,
 }
 
 impl IncompleteTables {
     /// The paths of files may be long.
     const FILES_MAX: usize = 16;
 
-    pub(super) fn new(mut files: Vec<IncompleteTable<&[u8]>>, memory_limit_mib: u32) -> Self {
+    pub(crate) fn new(mut files: Vec<IncompleteTable<&[u8]>>, memory_limit_mib: u32) -> Self {
         files.sort_unstable_by_key(|file| (Reverse(file.left_out_code_bytes), file.path));
         let more_files = files.len().saturating_sub(Self::FILES_MAX);
         files.truncate(Self::FILES_MAX);

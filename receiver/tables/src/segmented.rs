@@ -14,8 +14,8 @@ use sidewinder_bpf::{PackedSegment, Packing, pack_part, page_range};
 use sidewinder_debug_files::{Companions, DebugFile};
 use sidewinder_unwind::{FileOutline, PartedSources, ReadFile};
 
-use super::build::{BuiltTable, TextRange, executable_segments, locate_in_loads, split, to_file_range};
-use super::table_room::TableRoom;
+use crate::built_table::{BuiltTable, TextRange, executable_segments, locate_in_loads, split, to_file_range};
+use crate::table_room::TableRoom;
 
 /// The most bytes of a part that is described: it takes some milliseconds to build.
 const PART_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ const UNBUILT_PARTS_MAX: u64 = 256;
 const PARTS_PER_DELIVERY: Duration = Duration::from_millis(50);
 
 /// A build of a file that is read in parts.
-pub(super) struct SegmentedBuild<'file, 'data, R: ReadFile<'data>> {
+pub(crate) struct SegmentedBuild<'file, 'data, R: ReadFile<'data>> {
     sources: PartedSources<'file, 'data, R>,
     outline: Arc<FileOutline>,
     loads: Vec<LoadSegment>,
@@ -56,7 +56,7 @@ struct Part {
 }
 
 impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
-    pub(super) fn new(
+    pub(crate) fn new(
         sources: PartedSources<'file, 'data, R>,
         packing: Packing,
         companions: Companions,
@@ -78,7 +78,7 @@ impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
 
     /// Builds parts as long as there is room for tables, and delivers them but for the last ones, which are returned. `wanted` has
     /// the file offsets that walks miss meanwhile.
-    pub(super) fn build(
+    pub(crate) fn build(
         &mut self,
         wanted: &Receiver<FileOffset>,
         mut deliver: impl FnMut(BuiltTable),
@@ -162,7 +162,7 @@ impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
 }
 
 /// What is left of a file, in parts that depend on its size.
-pub(super) fn unbuilt_parts(
+pub(crate) fn unbuilt_parts(
     loads: &[LoadSegment],
     remaining: impl Iterator<Item = Range<FileOffset>>,
 ) -> Vec<TextRange> {

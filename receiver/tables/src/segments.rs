@@ -3,24 +3,24 @@
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{MappedRange, SegmentId};
 
-use super::build::TextRange;
+use crate::built_table::TextRange;
 
 /// A part of a file with a table of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TableSegment {
-    pub(super) range: TextRange,
+pub(crate) struct TableSegment {
+    pub(crate) range: TextRange,
     /// Whether its table can be built without the rest of the file.
-    pub(super) is_self_contained: bool,
-    pub(super) id: SegmentId,
+    pub(crate) is_self_contained: bool,
+    pub(crate) id: SegmentId,
 }
 
 /// The segment that contains a file offset.
-pub(super) fn segment_at(segments: &[TableSegment], at: FileOffset) -> Option<&TableSegment> {
+pub(crate) fn segment_at(segments: &[TableSegment], at: FileOffset) -> Option<&TableSegment> {
     segments.iter().find(|segment| segment.range.contains(at))
 }
 
 /// Splits a range at segment boundaries and appends the parts. Parts that no segment covers have no table.
-pub(super) fn push_segment_ranges(
+pub(crate) fn push_segment_ranges(
     ranges: &mut Vec<MappedRange>,
     whole: MappedRange,
     segments: &[TableSegment],

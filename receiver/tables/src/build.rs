@@ -1,6 +1,6 @@
 //! Builds the unwind tables of files: whole, in parts, and single parts again.
 //!
-//! Runs on the threads of the [table builder](super::table_builder). Input: a file, its debug file, and the file offsets
+//! Runs on the threads of the [table builder](crate::table_builder). Input: a file, its debug file, and the file offsets
 //! that walks have missed. Output: packed segments of the file's table.
 
 use std::fs::File;
@@ -22,82 +22,29 @@ use sidewinder_unwind::{
 use sidewinder_unwind_table::RowBuffer;
 use thiserror::Error;
 
-use super::reader::{BoundedReader, ReadBudget};
-use super::saved_tables::{SavedTable, SavedTableName, SavedTables};
-use super::segmented::{SegmentedBuild, unbuilt_parts};
-use super::table_room::TableRoom;
+use crate::built_table::{
+    BuiltTable, SegmentRequest, TextRange, executable_segments, locate_in_loads, split, to_file_range,
+};
+use crate::reader::{BoundedReader, ReadBudget};
+use crate::saved_tables::{SavedTable, SavedTableName, SavedTables};
+use crate::segmented::{SegmentedBuild, unbuilt_parts};
+use crate::table_room::TableRoom;
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
-pub(crate) enum BuildError {
+pub enum BuildError {
+    /// It can't be parsed.
     #[error("not a readable ELF file")]
     Elf(#[from] object::Error),
+    /// It has nothing from which rows can be made, or not for this machine.
     #[error("no unwind table")]
     Unwind(#[from] sidewinder_unwind::UnwindTableError),
+    /// There is no memory left to read it, by this many bytes.
     #[error("no memory left to read the file, which needs {0} bytes more: raise memory_limit_mib")]
     OverBudget(u64),
+    /// The build panicked.
     #[error("building the unwind table panicked: please report this, with the file")]
     Panicked,
-}
-
-/// A page-aligned range of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TextRange {
-    pub(crate) file_offset: FileOffset,
-    pub(crate) text_bytes: u64,
-}
-
-impl From<&PackedSegment> for TextRange {
-    fn from(segment: &PackedSegment) -> Self {
-        Self { file_offset: segment.file_offset, text_bytes: segment.text_bytes }
-    }
-}
-
-impl TextRange {
-    pub(crate) fn end(self) -> FileOffset {
-        FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
-    }
-
-    pub(crate) fn contains(self, at: FileOffset) -> bool {
-        self.file_offset <= at && at < self.end()
-    }
-
-    pub(crate) fn overlaps(self, other: &Range<FileOffset>) -> bool {
-        self.file_offset < other.end && other.start < self.end()
-    }
-
-    /// The part of the range that is in a load segment, as addresses stated in the file.
-    fn within(self, load: &LoadSegment) -> Option<Range<Svma>> {
-        let load_end = FileOffset(load.file_offset.0.saturating_add(load.size));
-        let (first, end) = (self.file_offset.max(load.file_offset), self.end().min(load_end));
-        let start = load.svma_of(first)?;
-        Some(start..start.checked_add(end.checked_offset_from(first)?)?)
-    }
-}
-
-/// A segment to build.
-#[derive(Clone, Debug)]
-pub(crate) struct SegmentRequest {
-    pub(crate) range: TextRange,
-    /// File offsets within the functions that it is to cover; `None`: all functions.
-    pub(crate) functions: Option<Vec<FileOffset>>,
-}
-
-/// The packed table of a file, or some of its segments.
-#[derive(Debug)]
-pub(crate) struct BuiltTable {
-    pub(crate) loads: Vec<LoadSegment>,
-    pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file that are not built, because there was no room for more tables. Only the functions that walks
-    /// encounter are built.
-    pub(crate) unbuilt: Vec<TextRange>,
-    /// Speeds up building segments again.
-    pub(crate) outline: Option<Arc<FileOutline>>,
-    /// The ranges of these segments whose rows come from machine code alone. Where its functions begin takes a pass over all of it.
-    pub(crate) from_machine_code: Vec<Range<FileOffset>>,
-    pub(crate) debug_file: DebugFile,
-    /// The first amount of memory that was more than the build had left, if any. Rows are missing from the table then.
-    pub(crate) over_budget_bytes: Option<u64>,
 }
 
 /// Files with more code are built in parts: that takes little memory, and walks don't have to wait for the whole file.
@@ -403,52 +350,6 @@ impl BuildSource<'_> {
     }
 }
 
-impl BuiltTable {
-    pub(super) fn with_loads(loads: Vec<LoadSegment>) -> Self {
-        Self {
-            loads,
-            segments: Vec::new(),
-            unbuilt: Vec::new(),
-            outline: None,
-            from_machine_code: Vec::new(),
-            debug_file: DebugFile::Searched(Companions::default()),
-            over_budget_bytes: None,
-        }
-    }
-
-    /// Whether a segment can be built without the rest of the file.
-    pub(super) fn is_self_contained(&self, range: TextRange) -> bool {
-        !self.from_machine_code.iter().any(|code| range.overlaps(code))
-    }
-}
-
-pub(super) fn executable_segments(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
-    loads.iter().filter(|load| load.executable)
-}
-
-pub(super) fn split(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = TextRange> {
-    let starts = (pages.start.0..pages.end.0).step_by(part_bytes as usize);
-    starts
-        .map(move |start| covering_range(&(FileOffset(start)..pages.end.min(FileOffset(start + part_bytes)))))
-}
-
-fn covering_range(pages: &Range<FileOffset>) -> TextRange {
-    TextRange { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
-}
-
-/// A part, the load segment that contains it, and its addresses as stated in the file.
-pub(super) fn locate_in_loads(
-    part: TextRange,
-    loads: &[LoadSegment],
-) -> Option<(TextRange, &LoadSegment, Range<Svma>)> {
-    executable_segments(loads).find_map(|load| Some((part, load, part.within(load)?)))
-}
-
-pub(super) fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
-    let start = loads.iter().find_map(|load| load.file_offset_of(code.start))?;
-    Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
-}
-
 /// A file whose table walks are to use: one of this machine's architecture.
 fn parse_elf<'data, R: ReadFile<'data>>(
     file: R,
@@ -463,15 +364,17 @@ fn parse_elf<'data, R: ReadFile<'data>>(
 }
 
 /// A file's table, and its code ranges.
-pub(crate) struct WholeTable {
-    pub(crate) loads: Vec<LoadSegment>,
+pub struct WholeTable {
+    /// The file's loadable segments.
+    pub loads: Vec<LoadSegment>,
     /// The ranges of instructions.
-    pub(crate) code: Vec<Range<Svma>>,
-    pub(crate) table: UnwindTable,
+    pub code: Vec<Range<Svma>>,
+    /// The rows.
+    pub table: UnwindTable,
 }
 
 /// Reads a file's table, and uses its debug file if there is one.
-pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
+pub fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
     let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::unlimited())?;
@@ -479,7 +382,7 @@ pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Resu
 }
 
 /// Reads the rows of parts of a file's code, as [`read_table`] does of all.
-pub(crate) fn read_partial_table(
+pub fn read_partial_table(
     file: impl Read + Seek,
     debug_file: &DebugFile,
     parts: &[Range<Svma>],
@@ -509,10 +412,7 @@ fn read_unwind_table<'data, R: ReadFile<'data>>(
 }
 
 /// Reads a file's table and checks it against the file's code.
-pub(crate) fn read_validation(
-    file: impl Read + Seek,
-    debug_file: &DebugFile,
-) -> Result<Validation, BuildError> {
+pub fn read_validation(file: impl Read + Seek, debug_file: &DebugFile) -> Result<Validation, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
     let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::unlimited())?;

@@ -1,6 +1,6 @@
 //! The threads that build unwind tables, so that sampling doesn't wait for them.
 //!
-//! Input: build requests from [`Binaries`](super::binaries::Binaries), in separate queues for small and large files. Output:
+//! Input: build requests from [`Binaries`](crate::binaries::Binaries), in separate queues for small and large files. Output:
 //! deliveries, which the sampling thread takes without blocking. The [`TableBuilder`] is owned by the sampling thread.
 
 use std::io;
@@ -22,9 +22,10 @@ use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::{LanguageRuntime, PthreadLayout, RuntimeSet, detect};
 
-use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
-use super::saved_tables::{SavedTableCounts, SavedTableName, SavedTables};
-use super::table_room::TableRoom;
+use crate::build::{BuildError, BuildSource};
+use crate::built_table::{BuiltTable, SegmentRequest};
+use crate::saved_tables::{SavedTableCounts, SavedTableName, SavedTables};
+use crate::table_room::TableRoom;
 
 /// Larger files take so long to build that smaller ones must not wait for them.
 const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -36,7 +37,7 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The sampling thread's handle to the builder threads.
 #[derive(Debug)]
-pub(crate) struct TableBuilder {
+pub struct TableBuilder {
     small: Sender<BuildRequest>,
     large: Sender<BuildRequest>,
     deliveries: Receiver<Delivery>,
@@ -50,15 +51,16 @@ pub(crate) struct TableBuilder {
 
 /// How tables are built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BuildOptions {
-    pub(crate) trust: TrustedSide,
+pub struct BuildOptions {
+    /// What is right where a file's rows and its machine code disagree.
+    pub trust: TrustedSide,
     /// Which runtimes to look for in files.
-    pub(crate) runtimes: RuntimeSet,
+    pub runtimes: RuntimeSet,
 }
 
 /// A request to build a file's table, or segments of it.
 #[derive(Debug)]
-pub(crate) struct BuildRequest {
+pub struct BuildRequest {
     pub(crate) file: FileId,
     pub(crate) content: OpenedFile,
     pub(crate) packing: Packing,
@@ -79,7 +81,7 @@ pub(crate) enum BuildScope {
 
 /// The result of a request, or a part of it.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<BuiltTable, BuildError>,
     /// The runtime that the file contains. It is looked for when the whole file is requested, if at all.
@@ -156,7 +158,11 @@ fn thread_cpu_time() -> Duration {
 }
 
 impl TableBuilder {
-    pub(crate) fn start(
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If a thread can't be started.
+    pub fn start(
         options: BuildOptions,
         budget: TableBuildBudget,
         saved: Option<Arc<SavedTables>>,
@@ -209,14 +215,14 @@ impl TableBuilder {
     }
 
     /// Requests the table of a file, or some of its segments again.
-    pub(crate) fn request(&mut self, request: BuildRequest) {
+    pub fn request(&mut self, request: BuildRequest) {
         let is_small = request.content.size_bytes() <= SMALL_FILE_BYTES_MAX;
         let requests = if is_small { &self.small } else { &self.large };
         self.in_progress += usize::from(requests.send(request).is_ok());
     }
 
     /// The next delivery, without blocking.
-    pub(crate) fn try_next(&mut self) -> Option<Delivery> {
+    pub fn try_next(&mut self) -> Option<Delivery> {
         let delivery = self.deliveries.try_recv().ok()?;
         self.in_progress -= usize::from(delivery.cpu_time.is_some());
         Some(delivery)
@@ -233,7 +239,7 @@ impl TableBuilder {
     }
 
     /// The number of requests that are not complete.
-    pub(crate) fn in_progress(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.in_progress
     }
 }
