@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{LockId, SampleEvent, Stack};
+use sidewinder_naming::{Namer, NamingStage, STACK_MISSING_SUMMARY, WalkedStack};
 use sidewinder_profile::Link;
 use sidewinder_render::{
     OutcomeCount, Profile, ProfileSample, Severity, StateIndex, StatedAttributes, ThreadIndex, ThreadState,
@@ -23,7 +24,6 @@ use sidewinder_render::{
 
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
-use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY, WalkedStack};
 use crate::sampling::SamplingTally;
 use crate::stats::{MISSED, ReceiverCounters};
 
@@ -248,16 +248,5 @@ fn severity(outcome: Outcome) -> Severity {
         Outcome::Busy | Outcome::RingFull => Severity::Lost,
         truncated if truncated.is_loss() => Severity::Truncated,
         _ => Severity::Excluded,
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::naming::NamingOptions;
-
-    /// A stage that has read nothing.
-    pub(crate) fn naming_stage() -> NamingStage {
-        NamingStage::new(Namer::new(NamingOptions::default()))
     }
 }

@@ -185,13 +185,13 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use sidewinder_kind::Kind;
+    use sidewinder_naming::truncation_with_reason;
     use sidewinder_otlp::decode;
     use sidewinder_profile::{BuildIds, FrameType, Location, SourceLine};
     use sidewinder_render::{NameStyle, ProfileSample, StateIndex, ThreadIndex, ValueType, frame_label};
 
     use super::*;
     use crate::import;
-    use crate::naming::truncation_with_reason;
 
     type Places = Vec<sidewinder_profile::LocationIndex>;
 

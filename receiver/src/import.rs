@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use sidewinder_config::open_input;
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{CPU_TIME, SAMPLES, SampleShape};
+use sidewinder_naming::truncation_with_summary;
 use sidewinder_otlp::decode::{DecodeError, MAX_MESSAGE_BYTES, is_collector_file};
 use sidewinder_otlp::read::{ReadProfile, ReadSample, read_collector_file, read_profiles_data};
 use sidewinder_profile::Dictionary;
@@ -25,7 +26,6 @@ use tracing::warn;
 
 use self::local_names::LocalNames;
 use self::tables::ImportBuilder;
-use crate::naming::truncation_with_summary;
 
 /// The most files that a warning lists.
 const LISTED_FILES_MAX: usize = 5;

@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use http::StatusCode;
 use sidewinder_base::lock::lock;
 use sidewinder_kind::{Kind, KindSet};
+use sidewinder_naming::{NamingStage, Update};
 use sidewinder_render::{OutcomeCount, PageViews, Profile, ProfileFormat, SampleType, escaped, live_page};
 
 use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
 use crate::encode;
-use crate::naming::{NamingStage, Update};
 use crate::server::{Handler, PageResponse};
 
 /// What the page shows, by the names of receivers and the order of their kinds.
@@ -288,11 +288,11 @@ mod tests {
 
     use serde_json::Value;
     use sidewinder_message::test_support::{CPU, event};
+    use sidewinder_naming::test_support::naming_stage;
     use sidewinder_render::decode_document;
 
     use super::*;
     use crate::annotate::SourceDirectories;
-    use crate::collect::tests::naming_stage;
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
 

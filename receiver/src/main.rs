@@ -3,13 +3,10 @@
 //! | Module       | Contents                                                                                 |
 //! |--------------|------------------------------------------------------------------------------------------|
 //! | `sampling`   | the data flow from ring buffers to events, and the control flow from processes to maps   |
-//! | `naming`     | names of frames                                                                          |
-//! | `jit`        | names of code that processes generate at run time                                        |
 //! | `runtime_advice`  | what users can do where functions of a runtime have no names                           |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
 //! | `resource`   | the resource of a process                                                                |
-//! | `containers` | the names of containers and pods                                                         |
 //! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
 //! | `report`     | OTLP reports from events                                                                 |
@@ -32,16 +29,12 @@ mod cli;
 mod collect;
 mod command;
 mod configuration;
-mod containers;
 mod encode;
 mod event_arg;
 mod export;
 mod import;
-mod jit;
-mod kernel_names;
 mod live;
 mod log_fields;
-mod naming;
 mod otlp_server;
 mod output;
 mod processor;
@@ -52,14 +45,12 @@ mod runtime_advice;
 mod sampling;
 mod server;
 mod service;
-mod source_maps;
 mod stats;
 mod stripped;
 mod symbol_package;
 mod telemetry;
 mod unnamed;
 mod user_probe;
-mod vm;
 
 use std::process::ExitCode;
 

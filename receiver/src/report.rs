@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use sidewinder_config::ResourceProcessor;
 use sidewinder_message::SampleEvent;
+use sidewinder_naming::{Forgotten, NamingStage, Update, WalkedStack};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessDescription;
 use sidewinder_profile::LinkIndex;
@@ -19,7 +20,6 @@ use self::attributes::EventAttributes;
 pub(crate) use self::attributes::LOCK_ID;
 use self::pending::{NamedEvent, PendingReport};
 use self::wall_clock::WallClock;
-use crate::naming::{Forgotten, NamingStage, Update, WalkedStack};
 
 /// The most events in an interval's reports: this keeps them far below the size limit of a Collector, and takes little memory to
 /// build. With more events, reports are made more often.
@@ -163,11 +163,11 @@ mod tests {
     use sidewinder_bpf::monotonic_ns;
     use sidewinder_kind::Kind;
     use sidewinder_message::{Labels, Message, Stack};
+    use sidewinder_naming::test_support::naming_stage;
     use sidewinder_process::ProcessKey;
     use sidewinder_profile::Link;
 
     use super::*;
-    use crate::collect::tests::naming_stage;
 
     /// One stack without a span, with one span, and with another span under two routes: four samples share one stack.
     #[test]

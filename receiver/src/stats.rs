@@ -21,6 +21,7 @@ use sidewinder_base::lock::lock;
 use sidewinder_base::supervise::ThreadSupervisor;
 use sidewinder_config::Config;
 use sidewinder_kind::{Counter, SampledProbe};
+use sidewinder_naming::NameCounts;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 use sidewinder_tables::IncompleteTables;
@@ -34,7 +35,6 @@ pub(crate) use self::receiver::{
 
 use self::history::StatsHistory;
 use crate::export::Destination;
-use crate::naming::NameCounts;
 
 /// All statistics of a service.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_message::{FileInfo, SampleEvent};
+use sidewinder_naming::{FrameLocation, Namer};
 use sidewinder_process::FileId;
 use sidewinder_render::group_thousands;
 use sidewinder_text::ExternalText;
 
-use crate::naming::{FrameLocation, Namer};
 use crate::symbol_package::{SymbolPackage, advice, packages_of};
 
 /// A binary is reported if at least this share of all samples is in code of it without symbols, as a divisor.

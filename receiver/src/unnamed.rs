@@ -8,16 +8,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_message::{SampleEvent, Stack};
+use sidewinder_naming::vm::VmObstacle;
+use sidewinder_naming::{Namer, UnnamedCause};
 use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, ProcessKey, ProcessRoot};
 use sidewinder_render::group_thousands;
 use sidewinder_text::ExternalText;
 use sidewinder_vm::RuntimeDescription;
 
-use crate::naming::{Namer, UnnamedCause};
 use crate::runtime_advice::{
     EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, generated_code_advice,
 };
-use crate::vm::VmObstacle;
 
 /// A process is reported if at least this share of its samples has unnamed frames, as a divisor: with its names available, a
 /// few samples may still come before them.

@@ -7,7 +7,7 @@ use sidewinder_process::{ContainerNames, ProcessDescription, ProcessKey};
 use sidewinder_profile::{Marker, StackIndex};
 use sidewinder_render::{Profile, ProfileContainer, ProfileThread};
 
-use crate::naming::{Namer, StackNames, WalkedStack};
+use sidewinder_naming::{Namer, StackNames, WalkedStack};
 
 /// Identifies a thread by its name too: a thread that changes its name is a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -14,6 +14,7 @@ use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_message::SampleEvent;
+use sidewinder_naming::{NamingStage, RenamedFrames, Update};
 use sidewinder_render::{
     DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, SampleType,
     StateIndex, StatedAttributes, TableLengths, ThreadIndex,
@@ -21,7 +22,6 @@ use sidewinder_render::{
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
 use super::thread_state;
-use crate::naming::{NamingStage, RenamedFrames, Update};
 
 /// The length of a slice of time.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
@@ -331,11 +331,11 @@ impl fmt::Display for Cursor {
 mod tests {
     use serde_json::Value;
     use sidewinder_message::test_support::{CPU, event};
+    use sidewinder_naming::test_support::naming_stage;
     use sidewinder_profile::Link;
     use sidewinder_render::decode_document;
 
     use super::*;
-    use crate::collect::tests::naming_stage;
 
     fn window(bytes: usize) -> SlidingWindow {
         SlidingWindow::new(

@@ -23,6 +23,7 @@ use sidewinder_bpf::{Opener, Storage};
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::Message;
+use sidewinder_naming::{Namer, NamingOptions, NamingStage, Update};
 use sidewinder_render::OutcomeCount;
 use sidewinder_vm::RuntimeSet;
 
@@ -31,7 +32,6 @@ use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_te
 use crate::cli::TopArgs;
 use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::live::{LiveFeeds, LiveView};
-use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 use crate::report_queue::ReportQueue;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;

@@ -8,6 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sidewinder_kind::{Counter, CounterRate, Kind, SampleShape, SampledCounter, SampledProbe};
+use sidewinder_naming::truncation_with_reason;
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::decode_profiles_data;
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, conformance};
@@ -23,7 +24,6 @@ use sidewinder_render::{
 
 use super::{Document, message_expansion};
 use crate::encode;
-use crate::naming::truncation_with_reason;
 use crate::report::LOCK_ID;
 
 const START: u64 = 1_790_000_000_000_000_000;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sidewinder_naming::truncation_with_reason;
 use sidewinder_otlp::builder::UNKNOWN_SERVICE;
 use sidewinder_otlp::read::ReadSample;
 use sidewinder_profile::{
@@ -14,7 +15,6 @@ use sidewinder_render::{
     ThreadIndex, ThreadState,
 };
 
-use crate::naming::truncation_with_reason;
 use crate::report::LOCK_ID;
 use crate::resource::key as resource_key;
 

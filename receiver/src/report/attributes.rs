@@ -9,7 +9,7 @@ use sidewinder_otlp::builder::SampleAttributes;
 use sidewinder_profile::{AttributeSetIndex, Dictionary};
 use sidewinder_render::ThreadState;
 
-use crate::naming::STACK_MISSING;
+use sidewinder_naming::STACK_MISSING;
 
 /// On a sample of waits for a lock: which lock.
 pub(crate) const LOCK_ID: &str = "sidewinder.lock.id";

@@ -20,13 +20,13 @@ use sidewinder_base::memory::SamplingBudget;
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::Message;
+use sidewinder_naming::{Namer, NamingOptions, NamingStage, Update};
 use sidewinder_profile::{Frame, Marker};
 use sidewinder_render::Profile;
 
 use super::scope::SamplingScope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::{ProfileCollector, RecordingMetadata};
-use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 
 /// A chain of calls without frame pointers that burns CPU at its end, and calls `probed` all the time.
 const PROGRAM: &str = r#"

@@ -30,9 +30,8 @@ use std::time::{Duration, Instant};
 
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::memory::MemoryBudget;
-use sidewinder_base::privilege;
-use sidewinder_base::supervise;
 use sidewinder_base::terminal::print_notice;
+use sidewinder_base::{privilege, supervise};
 use sidewinder_bpf::{Opener, Requirement, Support, measure_run_time, online_cpus, probe};
 use sidewinder_config::{
     ComponentId, Config, ExporterConfig, LoadedConfig, MetricLevel, ProfilingReceiver, Reload,

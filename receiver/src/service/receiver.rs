@@ -18,6 +18,7 @@ use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, 
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::Message;
+use sidewinder_naming::{Namer, NamingOptions, NamingStage};
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_tables::SavedTables;
@@ -29,7 +30,6 @@ use tracing::{debug, error, info, warn};
 use super::plan::{CurrentPlan, ReceiverPlan};
 use super::stop_request::StopRequest;
 use crate::live::LiveView;
-use crate::naming::{Namer, NamingOptions, NamingStage};
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
 use crate::sampling::options::SamplingOptions;

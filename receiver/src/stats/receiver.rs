@@ -10,11 +10,11 @@ use sidewinder_bpf::{
     ContextCounts, EventScope, FrameCounts, FunctionCopies, Interrupts, StealTime, VmCounts, VmMissing,
 };
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
+use sidewinder_naming::NameCounts;
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 use sidewinder_tables::{IncompleteTables, SavedTableCounts};
 
-use crate::naming::NameCounts;
 use crate::sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.

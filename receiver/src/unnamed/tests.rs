@@ -1,14 +1,13 @@
 use sidewinder_base::foreign::ForeignReader;
 use sidewinder_bpf::Opener;
 use sidewinder_debug_files::Companions;
-use sidewinder_message::FileInfo;
-use sidewinder_message::JitSource;
 use sidewinder_message::test_support::event;
+use sidewinder_message::{FileInfo, JitSource};
+use sidewinder_naming::NamingOptions;
 use sidewinder_process::BuildIds;
 use sidewinder_vm::Runtime;
 
 use super::*;
-use crate::naming::NamingOptions;
 
 /// Larger than any PID of a process.
 const FIRST_PID: u32 = 1 << 30;

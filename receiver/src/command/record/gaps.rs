@@ -1,8 +1,8 @@
 //! What has no name in a recording, and what would name it.
 
 use serde_json::Value;
+use sidewinder_naming::{NamingStage, Update};
 
-use crate::naming::{NamingStage, Update};
 use crate::stripped::{InnermostFrames, StrippedBinaries};
 use crate::unnamed::{self, UnnamedGroup, UnnamedSamples};
 

@@ -4,13 +4,13 @@ use std::sync::mpsc::Receiver;
 
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{Message, SampleEvent};
+use sidewinder_naming::{NamingStage, Update};
 use sidewinder_render::ProfileFormat;
 
 use super::RecordingStats;
 use super::gaps::{GapSamples, NameGaps};
 use crate::collect::ProfileCollector;
 use crate::live::LiveFeeds;
-use crate::naming::{NamingStage, Update};
 use crate::report::Reporter;
 
 /// Selects events of a span, a trace, or some threads. Without any, all events match.

@@ -8,6 +8,7 @@ use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::{Kind, SampledProbe};
+use sidewinder_naming::source_maps::SourceMapCounts;
 use sidewinder_render::{Profile, RecordingSummary, SampleType, guessed_callers};
 use sidewinder_text::{ExternalText, escaped_json};
 
@@ -16,7 +17,6 @@ use super::gaps::NameGaps;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::output::Output;
-use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
 
 /// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind in a report; without

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use sidewinder_base::foreign::{ForeignReader, ReadProgress};
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
-use sidewinder_message::JitSource;
-use sidewinder_message::Message;
+use sidewinder_message::{JitSource, Message};
 use sidewinder_process::{FileId, Pid, Process, ProcessDescription, ProcessKey};
 use tracing::debug;
 

@@ -12,8 +12,7 @@ use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Arena, Profiler};
 use sidewinder_message::{FileInfo, Message};
 use sidewinder_process::{ExecutableMapping, FileId, FileTable, FileTableLimits, Pid, ProcRoot, Process};
-use sidewinder_tables::BuildError;
-use sidewinder_tables::{Binaries, ReadyFile};
+use sidewinder_tables::{Binaries, BuildError, ReadyFile};
 use sidewinder_text::ExternalText;
 use tracing::{debug, info, warn};
 

@@ -30,10 +30,9 @@ use sidewinder_message::{Message, Stack};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
-use sidewinder_tables::Binaries;
-use sidewinder_tables::PackingRules;
-use sidewinder_tables::{BuildOptions, TableBuilder};
-use sidewinder_tables::{IncompleteTables, SavedTableCounts};
+use sidewinder_tables::{
+    Binaries, BuildOptions, IncompleteTables, PackingRules, SavedTableCounts, TableBuilder,
+};
 
 use self::descriptions::Descriptions;
 use self::files::FileTracker;

@@ -6,19 +6,19 @@ use sidewinder_base::foreign::ReadCounts;
 use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{ContextCounts, FrameCounts, StealTime, VmCounts};
 use sidewinder_config::Config;
+use sidewinder_naming::NameCounts;
+use sidewinder_naming::source_maps::SourceMapCounts;
+use sidewinder_naming::vm::VmNameCounts;
 use sidewinder_process::RegistryCounters;
 use sidewinder_symbolize::{LookupCounts, SymbolizerStats};
 use sidewinder_tables::SavedTableCounts;
 
 use super::documentation::documentation;
 use super::*;
-use crate::naming::NameCounts;
 use crate::sampling::{FoundWaitCounts, LongWaitCounts, WaitCounts};
-use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, FunctionCopyCounts, ReceiverCounters};
 use crate::telemetry::instruments::to_u64;
 use crate::telemetry::status;
-use crate::vm::VmNameCounts;
 
 /// Assigns a unique value to each counter.
 #[derive(Default)]

@@ -20,9 +20,7 @@ use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_base::refusals::RefusedFiles;
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing, WalkedRuntime};
 use sidewinder_debug_files::DebugRoots;
-use sidewinder_message::JitSource;
-use sidewinder_message::RuntimeSource;
-use sidewinder_message::{FileInfo, Stack, file_location};
+use sidewinder_message::{FileInfo, JitSource, RuntimeSource, Stack, file_location};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
@@ -31,14 +29,15 @@ use sidewinder_symbolize::{
 use sidewinder_vm::{Code, Function, RuntimeSet, WalkedDescription};
 
 use self::downloads::Downloads;
-pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
-pub(crate) use self::marker::{
-    STACK_MISSING, STACK_MISSING_SUMMARY, missing_stack, truncation, truncation_with_reason,
-    truncation_with_summary,
+pub(crate) use self::frame::CodeOrigin;
+pub use self::frame::{FrameLocation, NamedFrame, UnnamedCause};
+pub use self::marker::{
+    STACK_MISSING, STACK_MISSING_SUMMARY, truncation_with_reason, truncation_with_summary,
 };
+pub(crate) use self::marker::{missing_stack, truncation};
 use self::sources::SymbolSources;
-pub(crate) use self::stacks::{StackNames, WalkedStack};
-pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
+pub use self::stacks::{StackNames, WalkedStack};
+pub use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames};
 use crate::kernel_names::KernelNameCache;
@@ -47,55 +46,55 @@ use crate::vm::{VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct NamingOptions {
+pub struct NamingOptions {
     /// Names of functions in files, and of generated code.
-    pub(crate) native: bool,
+    pub native: bool,
     /// Names of functions in the kernel.
-    pub(crate) kernel: bool,
+    pub kernel: bool,
     /// Source files and lines.
-    pub(crate) lines: bool,
+    pub lines: bool,
     /// Inlined calls.
-    pub(crate) inlines: bool,
+    pub inlines: bool,
     /// Whether to omit the native frames of virtual machines' loops, whose own frames are in the stack.
-    pub(crate) hides_vm_internals: bool,
+    pub hides_vm_internals: bool,
     /// The runtimes whose functions walks look for.
-    pub(crate) runtimes: RuntimeSet,
+    pub runtimes: RuntimeSet,
     /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
-    pub(crate) source_maps: bool,
+    pub source_maps: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
-    pub(crate) budget_bytes: usize,
+    pub budget_bytes: usize,
     /// Whether look-ups may take unlimited time.
-    pub(crate) has_no_time_limit: bool,
+    pub has_no_time_limit: bool,
     /// Where debug files may be.
-    pub(crate) debug_roots: Arc<DebugRoots>,
+    pub debug_roots: Arc<DebugRoots>,
     /// Queries the kernel for its names. `None`: they are read from `/proc/kallsyms`.
-    pub(crate) opener: Option<Opener>,
+    pub opener: Option<Opener>,
 }
 
 /// The counters of naming.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct NameCounts {
+pub struct NameCounts {
     /// In files.
-    pub(crate) symbols: SymbolizerStats,
+    pub symbols: SymbolizerStats,
     /// Generated functions that were omitted because of the memory budget or the time limit, or because their entry is
     /// invalid.
-    pub(crate) jit_names_left_out: u64,
+    pub jit_names_left_out: u64,
     /// Functions of virtual machines.
-    pub(crate) vm_functions: VmNameCounts,
+    pub vm_functions: VmNameCounts,
     /// Scripts whose source maps were looked for.
-    pub(crate) source_maps: SourceMapCounts,
+    pub source_maps: SourceMapCounts,
     /// Files that processes name and that were refused.
-    pub(crate) files_refused: RefusedFiles,
+    pub files_refused: RefusedFiles,
 }
 
 impl NameCounts {
     /// Look-ups whose symbols didn't fit the memory, symbols that were cut from tables, and omitted generated functions.
-    pub(crate) fn names_left_out(&self) -> u64 {
+    pub fn names_left_out(&self) -> u64 {
         self.symbols.name_lookups.no_room + self.symbols.symbols_left_out + self.jit_names_left_out
     }
 
     /// Files whose lines and inlined calls didn't fit the memory, and look-ups without lines because time ran out.
-    pub(crate) fn lines_left_out(&self) -> u64 {
+    pub fn lines_left_out(&self) -> u64 {
         self.symbols.files_without_lines + self.symbols.line_lookups_left_out
     }
 }
@@ -127,7 +126,7 @@ fn vm_budget_bytes(names_bytes: usize, held_bytes: usize, has_processes: bool) -
 
 /// Names the frames of the files and processes that were added to it.
 #[derive(Debug)]
-pub(crate) struct Namer {
+pub struct Namer {
     options: NamingOptions,
     files: HashMap<FileId, Arc<FileInfo>>,
     /// Those of them that exist only in memory.
@@ -145,7 +144,8 @@ pub(crate) struct Namer {
 }
 
 impl Namer {
-    pub(crate) fn new(options: NamingOptions) -> Self {
+    /// Reads nothing until there is something to name.
+    pub fn new(options: NamingOptions) -> Self {
         let map_bytes = if options.source_maps { options.budget_bytes / SOURCE_MAP_SHARE } else { 0 };
         let refusals = options.debug_roots.refusals();
         let source_maps =
@@ -175,7 +175,7 @@ impl Namer {
     }
 
     /// Divides the memory between the symbols of files and the functions of virtual machines by what the latter take now.
-    pub(crate) fn divide_memory(&mut self) {
+    pub fn divide_memory(&mut self) {
         let vm_bytes = vm_budget_bytes(self.divided_bytes, self.vm.held_bytes(), self.vm.has_processes());
         let symbols_bytes = self.divided_bytes - vm_bytes;
         if symbols_bytes != self.symbols.budget_bytes() {
@@ -185,12 +185,12 @@ impl Namer {
     }
 
     /// A description with the names of the process's container.
-    pub(crate) fn describe(&mut self, description: Arc<ProcessDescription>) -> Arc<ProcessDescription> {
+    pub fn describe(&mut self, description: Arc<ProcessDescription>) -> Arc<ProcessDescription> {
         self.containers.describe(description)
     }
 
     /// Adds a file, or replaces it after its headers were read.
-    pub(crate) fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
+    pub fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
         // A look-up may have failed while the file's headers were unknown.
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.downloads.forget(id);
@@ -201,7 +201,7 @@ impl Namer {
     }
 
     /// Removes a file, and closes it.
-    pub(crate) fn remove_file(&mut self, id: FileId) {
+    pub fn remove_file(&mut self, id: FileId) {
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.downloads.forget(id);
         self.memory_files.remove(&id);
@@ -209,7 +209,7 @@ impl Namer {
     }
 
     /// Asks servers for the debug files of the files in a stack, unless it has.
-    pub(crate) fn request_debug_files(&mut self, stack: &Stack) {
+    pub fn request_debug_files(&mut self, stack: &Stack) {
         let Some(servers) = self.options.debug_roots.debuginfod() else { return };
         for (id, _) in stack.frames.iter().filter_map(file_location) {
             if let Some(info) = self.files.get(&id) {
@@ -219,19 +219,19 @@ impl Namer {
     }
 
     /// From now on, names wait for the debug files of servers.
-    pub(crate) fn wait_for_debug_files(&mut self) {
+    pub fn wait_for_debug_files(&mut self) {
         self.downloads.start_waiting();
     }
 
     /// Stops reading files and the output of runtimes. Frames are named from what has been read so far.
-    pub(crate) fn stop_reading(&mut self) {
+    pub fn stop_reading(&mut self) {
         self.symbols.stop_reading();
         self.jit.stop_reading();
         self.vm.stop_reading();
     }
 
     /// The counters so far.
-    pub(crate) fn counts(&self) -> NameCounts {
+    pub fn counts(&self) -> NameCounts {
         NameCounts {
             symbols: self.symbols.stats(),
             jit_names_left_out: self.jit.omitted(),
@@ -242,12 +242,12 @@ impl Namer {
     }
 
     /// Adds the JIT source of a process.
-    pub(crate) fn add_jit_source(&mut self, process: ProcessKey, source: Arc<JitSource>) {
+    pub fn add_jit_source(&mut self, process: ProcessKey, source: Arc<JitSource>) {
         self.jit.add_process(process, source);
     }
 
     /// Adds a runtime of a process.
-    pub(crate) fn add_runtime(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
+    pub fn add_runtime(&mut self, process: ProcessKey, source: Arc<RuntimeSource>) {
         self.vm.add_process(process, source);
         self.divide_memory();
     }
@@ -258,7 +258,7 @@ impl Namer {
     }
 
     /// Reads the functions of virtual machines in a stack, while the process has them.
-    pub(crate) fn read_functions(&mut self, process: ProcessKey, stack: &Stack) {
+    pub fn read_functions(&mut self, process: ProcessKey, stack: &Stack) {
         if stack.has_vm_frames {
             self.vm.read_stack(process, stack.id, &stack.frames);
         }
@@ -270,13 +270,13 @@ impl Namer {
     }
 
     /// Whether a file exists only in memory.
-    pub(crate) fn is_memory_file(&self, file: FileId) -> bool {
+    pub fn is_memory_file(&self, file: FileId) -> bool {
         self.memory_files.contains(&file)
     }
 
     /// Why frames of a walked stack have no name; `None` if all have one. For code that the process has generated, this reads
     /// the process's files, unless reading has been stopped.
-    pub(crate) fn unnamed_cause(
+    pub fn unnamed_cause(
         &mut self,
         process: ProcessKey,
         frames: &[RawFrame],
@@ -320,14 +320,14 @@ impl Namer {
     }
 
     /// Removes a process.
-    pub(crate) fn remove_process(&mut self, process: ProcessKey) {
+    pub fn remove_process(&mut self, process: ProcessKey) {
         self.jit.remove_process(process);
         self.vm.remove_process(process);
     }
 
     /// Names a frame of a process. `at_ns` is when the code ran, in `CLOCK_MONOTONIC` nanoseconds. `None`: the frame is
     /// omitted, as that of a virtual machine's loop, or of code that it runs for itself.
-    pub(crate) fn resolve(&mut self, process: ProcessKey, frame: RawFrame, at_ns: u64) -> Option<NamedFrame> {
+    pub fn resolve(&mut self, process: ProcessKey, frame: RawFrame, at_ns: u64) -> Option<NamedFrame> {
         if self.options.hides_vm_internals && frame.is_vm_loop() {
             return None;
         }
@@ -348,7 +348,7 @@ impl Namer {
 
     /// Names frames in files, file by file in the order of addresses, and passes them to `take`. Frames that reports omit are
     /// skipped.
-    pub(crate) fn resolve_in_files(
+    pub fn resolve_in_files(
         &mut self,
         frames: impl IntoIterator<Item = RawFrame>,
         mut take: impl FnMut(RawFrame, NamedFrame),

@@ -3,7 +3,7 @@
 //! The names are in the memory of the process. They are read when a stack with an unknown function arrives, not when the
 //! profile is written: the process may have exited by then, or have replaced the function.
 //!
-//! Owner: the thread of the reporter or command that has the [`Namer`](crate::naming::Namer). Input: stacks, and the
+//! Owner: the thread of the reporter or command that has the [`Namer`](crate::Namer). Input: stacks, and the
 //! [`RuntimeSource`]s of processes. Output: functions with their lines.
 
 mod counts;
@@ -21,12 +21,12 @@ use sidewinder_base::time_budget::TimeBudget;
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_message::RuntimeSource;
 use sidewinder_process::{Pid, ProcessKey};
-use sidewinder_vm::FunctionError;
 use sidewinder_vm::source_map::SourceMaps;
-use sidewinder_vm::{Code, FunctionCache, RuntimeFunctions, SharedFunctions};
+use sidewinder_vm::{Code, FunctionCache, FunctionError, RuntimeFunctions, SharedFunctions};
 use tracing::debug;
 
-pub(crate) use self::counts::{VmNameCounts, VmObstacle};
+pub use self::counts::VmNameCounts;
+pub use self::counts::VmObstacle;
 use self::key::FunctionKey;
 use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
 use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};

@@ -4,9 +4,9 @@ use sidewinder_bpf::Outcome;
 use sidewinder_profile::Truncation;
 
 /// The reason of a sample whose stack never arrived.
-pub(crate) const STACK_MISSING: &str = "stack_body_missing";
+pub const STACK_MISSING: &str = "stack_body_missing";
 /// The readable form of [`STACK_MISSING`].
-pub(crate) const STACK_MISSING_SUMMARY: &str = "stack not received";
+pub const STACK_MISSING_SUMMARY: &str = "stack not received";
 
 /// Why the outermost frames of a stack are missing; `None` if it is complete.
 pub(crate) fn truncation(outcome: Outcome) -> Option<Truncation> {
@@ -23,13 +23,13 @@ pub(crate) fn missing_stack() -> Truncation {
 }
 
 /// The truncation with this reason, as OTLP states it. A reason of another version has no other words.
-pub(crate) fn truncation_with_reason(reason: &str) -> Truncation {
+pub fn truncation_with_reason(reason: &str) -> Truncation {
     let known = truncations().find(|known| *known.reason == *reason);
     known.unwrap_or_else(|| Truncation { reason: reason.into(), summary: reason.into(), is_loss: true })
 }
 
 /// The truncation with this summary, from a format that has nothing but words; `None` if it is not one of this version.
-pub(crate) fn truncation_with_summary(summary: &str) -> Option<Truncation> {
+pub fn truncation_with_summary(summary: &str) -> Option<Truncation> {
     truncations().find(|known| *known.summary == *summary)
 }
 

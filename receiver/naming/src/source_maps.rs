@@ -95,10 +95,11 @@ impl MapOutcome {
 
 /// The scripts whose maps were looked for, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct SourceMapCounts([u64; MapOutcome::ALL.len()]);
+pub struct SourceMapCounts([u64; MapOutcome::ALL.len()]);
 
 impl SourceMapCounts {
-    pub(crate) fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// The number of scripts for each outcome, by its label.
+    pub fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
         MapOutcome::ALL.map(MapOutcome::label).into_iter().zip(self.0)
     }
 }

@@ -12,13 +12,15 @@ use super::{Namer, missing_stack, truncation};
 
 /// A walk of a stack, to be named.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WalkedStack<'a> {
-    pub(crate) process: ProcessKey,
+pub struct WalkedStack<'a> {
+    /// The process whose stack it is.
+    pub process: ProcessKey,
     /// `None`: its record never arrived.
-    pub(crate) stack: Option<&'a Stack>,
-    pub(crate) outcome: Outcome,
+    pub stack: Option<&'a Stack>,
+    /// How the walk ended.
+    pub outcome: Outcome,
     /// When the code ran, by `CLOCK_MONOTONIC`.
-    pub(crate) at_ns: u64,
+    pub at_ns: u64,
 }
 
 impl<'a> From<&'a SampleEvent> for WalkedStack<'a> {
@@ -30,7 +32,7 @@ impl<'a> From<&'a SampleEvent> for WalkedStack<'a> {
 
 /// Names stacks, and remembers which stack of the dictionary each is.
 #[derive(Debug, Default)]
-pub(crate) struct StackNames {
+pub struct StackNames {
     locations: Locations,
     /// `None`: the frame is omitted.
     frames: HashMap<RawFrame, Option<LocationIndex>>,
@@ -44,7 +46,7 @@ type StackKey = (Option<u64>, Outcome, Option<ProcessKey>);
 
 impl StackNames {
     /// The stack that a walk found. What stands for its missing frames is its outermost location.
-    pub(crate) fn stack(
+    pub fn stack(
         &mut self,
         dictionary: &mut Dictionary,
         namer: &mut Namer,
@@ -80,7 +82,7 @@ impl StackNames {
     }
 
     /// Names the frames of a walk that have a meaning only within its process, while it has what they refer to.
-    pub(super) fn name_process_specific(
+    pub fn name_process_specific(
         &mut self,
         dictionary: &mut Dictionary,
         namer: &mut Namer,
@@ -97,7 +99,7 @@ impl StackNames {
     }
 
     /// Names the frames of these stacks that are in files, file by file in the order of addresses.
-    pub(super) fn name_files<'a>(
+    pub fn name_files<'a>(
         &mut self,
         dictionary: &mut Dictionary,
         namer: &mut Namer,
@@ -150,12 +152,12 @@ impl StackNames {
     }
 
     /// Names all frames again: there may be better names, or they are for another dictionary.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Names again what is valid in one process only.
-    pub(crate) fn clear_process_specific(&mut self) {
+    pub fn clear_process_specific(&mut self) {
         self.process_frames.clear();
         self.stacks.retain(|(_, _, process), _| process.is_none());
     }
@@ -166,7 +168,7 @@ impl StackNames {
     }
 
     /// The approximate size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let entries =
             entry_bytes(&self.frames) + entry_bytes(&self.process_frames) + entry_bytes(&self.stacks);
         // A hash map is three quarters full on average.

@@ -144,7 +144,7 @@ mod tests {
     use sidewinder_message::{LockId, Message};
 
     use super::*;
-    use crate::collect::tests::naming_stage;
+    use crate::test_support::naming_stage;
 
     #[test]
     fn functions_tell_locks_from_conditions() {

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use object::{File, ReadCache};
-use sidewinder_debug_files::SeekableContent;
 use sidewinder_debug_files::debuginfod::{Answer, BuildIdText, Debuginfod, Fetched};
-use sidewinder_debug_files::has_debug_info;
+use sidewinder_debug_files::{SeekableContent, has_debug_info};
 use sidewinder_process::FileId;
 
 use sidewinder_message::FileInfo;
@@ -24,7 +23,7 @@ enum Download {
 
 /// The debug files that were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Downloads {
+pub(crate) struct Downloads {
     files: HashMap<FileId, Download>,
     /// Whether look-ups wait for what was asked for.
     waits: bool,
@@ -32,8 +31,8 @@ pub(super) struct Downloads {
 
 /// What there is for one file now.
 #[derive(Default)]
-pub(super) struct Downloaded {
-    pub(super) file: Option<Arc<Fetched>>,
+pub(crate) struct Downloaded {
+    pub file: Option<Arc<Fetched>>,
     /// Whether it was not there at the previous look-up.
     pub(super) has_arrived: bool,
     /// Whether it may still arrive.
@@ -46,12 +45,12 @@ impl Downloads {
         self.waits = true;
     }
 
-    pub(super) fn forget(&mut self, id: FileId) {
+    pub(crate) fn forget(&mut self, id: FileId) {
         self.files.remove(&id);
     }
 
     /// What servers have for a file, which are asked at the first time.
-    pub(super) fn get(&mut self, servers: Option<&Debuginfod>, id: FileId, info: &FileInfo) -> Downloaded {
+    pub(crate) fn get(&mut self, servers: Option<&Debuginfod>, id: FileId, info: &FileInfo) -> Downloaded {
         let Some(servers) = servers else { return Downloaded::default() };
         let known = self.files.entry(id).or_insert_with(|| match wanted_build_id(info) {
             Some(build_id) => Download::Pending(build_id),

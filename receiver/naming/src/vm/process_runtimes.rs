@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use sidewinder_base::foreign::{PendingRead, ReadFailure, ReadProgress};
 use sidewinder_bpf::VmFunction;
 use sidewinder_message::RuntimeSource;
-use sidewinder_vm::Code;
-use sidewinder_vm::FunctionError;
+use sidewinder_vm::{Code, FunctionError};
 
 use super::BATCH_MAX;
 use super::counts::VmObstacle;

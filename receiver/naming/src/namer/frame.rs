@@ -13,30 +13,46 @@ use crate::vm::VmObstacle;
 
 /// A frame with its location and its names.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedFrame {
-    pub(crate) location: FrameLocation,
+pub struct NamedFrame {
+    /// Where it is.
+    pub location: FrameLocation,
     /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
-    pub(crate) functions: Arc<[CodeFrame]>,
+    pub functions: Arc<[CodeFrame]>,
     /// The name if `functions` is empty: the kernel's function, `file+0x...`, or words of ours in brackets.
     pub(crate) name: Arc<str>,
     /// Whether the name, of `functions` if there are any, is words of ours, and not from the target.
     pub(crate) is_marker: bool,
     pub(crate) origin: CodeOrigin,
     /// Whether not every source was searched for a name, so that a later attempt may find one.
-    pub(crate) is_provisional: bool,
+    pub is_provisional: bool,
     /// Whether the frame was found only by an unproven frame pointer.
     pub(crate) is_guessed: bool,
 }
 
 /// Where a frame is. Return addresses are already moved into the call.
 #[derive(Clone, Debug)]
-pub(crate) enum FrameLocation {
+pub enum FrameLocation {
     /// In a file, at an address as stated in the file, in one of its segments.
-    File { id: FileId, facts: Arc<FileInfo>, svma: Svma, load: LoadSegment },
+    File {
+        /// The file.
+        id: FileId,
+        /// What is known of it.
+        facts: Arc<FileInfo>,
+        /// The address.
+        svma: Svma,
+        /// The segment.
+        load: LoadSegment,
+    },
     /// In the kernel.
-    Kernel { address: u64 },
+    Kernel {
+        /// The address in the kernel.
+        address: u64,
+    },
     /// In memory that no file backs, or in an unknown file.
-    Anonymous { address: u64 },
+    Anonymous {
+        /// The address in the process.
+        address: u64,
+    },
     /// In a function of a runtime, which has no address.
     Vm,
 }
@@ -74,7 +90,7 @@ impl CodeOrigin {
 
 /// Why frames have no name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum UnnamedCause {
+pub enum UnnamedCause {
     /// The process has generated the code.
     GeneratedCode {
         /// By this runtime; `None`: by another.

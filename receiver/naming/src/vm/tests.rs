@@ -3,8 +3,7 @@ use std::process::{Child, Command, Stdio};
 
 use sidewinder_address::Avma;
 use sidewinder_base::foreign::{ForeignProcess, ForeignReader, ReadTarget};
-use sidewinder_bpf::Opener;
-use sidewinder_bpf::{VmForm, WalkedRuntime};
+use sidewinder_bpf::{Opener, VmForm, WalkedRuntime};
 use sidewinder_process::{FileId, Pid};
 use sidewinder_vm::RuntimeSet;
 

@@ -17,7 +17,7 @@ use super::{NameCounts, Namer};
 
 /// What a message means to those that count events.
 #[derive(Debug)]
-pub(crate) enum Update {
+pub enum Update {
     /// An event that its kind of profile counts.
     Event(SampleEvent),
     /// These frames may have better names than before.
@@ -28,7 +28,8 @@ pub(crate) enum Update {
 
 /// Which frames may have other names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RenamedFrames {
+pub enum RenamedFrames {
+    /// Any frame.
     All,
     /// Those that have a meaning only within one process.
     ProcessSpecific,
@@ -36,18 +37,22 @@ pub(crate) enum RenamedFrames {
 
 /// Which indices of the dictionary are no longer valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Forgotten {
+pub enum Forgotten {
+    /// All are valid.
     Nothing,
+    /// Those of stacks, so that the frames are named again.
     Stacks,
+    /// The whole dictionary begins anew.
     All,
 }
 
 /// The files, processes and names of the messages so far.
 #[derive(Debug)]
-pub(crate) struct NamingStage {
-    pub(crate) namer: Namer,
+pub struct NamingStage {
+    /// Names the frames.
+    pub namer: Namer,
     /// What events refer to once they are named. Its users may add to it.
-    pub(crate) dictionary: Dictionary,
+    pub dictionary: Dictionary,
     stacks: StackNames,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
     locks: LockNames,
@@ -59,7 +64,8 @@ pub(crate) struct NamingStage {
 }
 
 impl NamingStage {
-    pub(crate) fn new(namer: Namer) -> Self {
+    /// A stage that has read nothing, and names frames with this.
+    pub fn new(namer: Namer) -> Self {
         Self {
             namer,
             dictionary: Dictionary::default(),
@@ -73,12 +79,12 @@ impl NamingStage {
     }
 
     /// Forgets nothing that is gone: events are named after all messages have been read.
-    pub(crate) fn keeping_all(self) -> Self {
+    pub fn keeping_all(self) -> Self {
         Self { keeps_all: true, ..self }
     }
 
     /// Reads a message. Messages have to be read in their order.
-    pub(crate) fn read(&mut self, message: Message) -> Option<Update> {
+    pub fn read(&mut self, message: Message) -> Option<Update> {
         let update = self.update(message);
         match update {
             Some(Update::Renamed(RenamedFrames::All)) => self.stacks.clear(),
@@ -135,7 +141,7 @@ impl NamingStage {
 
     /// Reads the functions of virtual machines in the stacks of all events among these messages, while their processes have them.
     /// Stacks of one process are read together, because each read has a fixed cost.
-    pub(crate) fn read_functions_of(&mut self, messages: &[Message]) {
+    pub fn read_functions_of(&mut self, messages: &[Message]) {
         let mut by_process: HashMap<ProcessKey, Vec<&Stack>> = HashMap::new();
         for message in messages {
             if let Message::Event(SampleEvent { process, stack: Some(stack), .. }) = message
@@ -150,29 +156,29 @@ impl NamingStage {
     }
 
     /// The stack of the dictionary that a walk found, with all names.
-    pub(crate) fn stack(&mut self, walked: WalkedStack<'_>) -> StackIndex {
+    pub fn stack(&mut self, walked: WalkedStack<'_>) -> StackIndex {
         self.stacks.stack(&mut self.dictionary, &mut self.namer, walked)
     }
 
     /// Names the frames of a walk that have a meaning only within its process, while it has what they refer to: its stack is asked
     /// for later.
-    pub(crate) fn name_process_specific(&mut self, walked: WalkedStack<'_>) {
+    pub fn name_process_specific(&mut self, walked: WalkedStack<'_>) {
         self.stacks.name_process_specific(&mut self.dictionary, &mut self.namer, walked);
     }
 
     /// Names the code in files of these stacks together, so that each part of a file is read once.
-    pub(crate) fn name_files<'a>(&mut self, stacks: impl Iterator<Item = &'a Stack>) {
+    pub fn name_files<'a>(&mut self, stacks: impl Iterator<Item = &'a Stack>) {
         self.stacks.name_files(&mut self.dictionary, &mut self.namer, stacks);
     }
 
     /// Names again what has a meaning only within one process.
-    pub(crate) fn clear_process_specific(&mut self) {
+    pub fn clear_process_specific(&mut self) {
         self.stacks.clear_process_specific();
     }
 
     /// Forgets stacks, and all of the dictionary if that does not suffice, where they and `other_bytes` take more than `bytes_max`.
     /// Returns whether indices of the dictionary are no longer valid: those of stacks, or all.
-    pub(crate) fn limit_dictionary(&mut self, other_bytes: usize, bytes_max: usize) -> Forgotten {
+    pub fn limit_dictionary(&mut self, other_bytes: usize, bytes_max: usize) -> Forgotten {
         let is_over =
             |stage: &Self| stage.dictionary.bytes() + stage.stacks.bytes() + other_bytes > bytes_max;
         if !is_over(self) {
@@ -190,12 +196,12 @@ impl NamingStage {
     }
 
     /// The description of a process.
-    pub(crate) fn process(&self, key: ProcessKey) -> Option<&ProcessDescription> {
+    pub fn process(&self, key: ProcessKey) -> Option<&ProcessDescription> {
         self.processes.get(&key).map(|description| &**description)
     }
 
     /// The description of a process, and the dictionary that it may be added to.
-    pub(crate) fn process_and_dictionary(
+    pub fn process_and_dictionary(
         &mut self,
         key: ProcessKey,
     ) -> (Option<&ProcessDescription>, &mut Dictionary) {
@@ -203,7 +209,7 @@ impl NamingStage {
     }
 
     /// Forgets the files and processes that are gone, and returns the processes. All events so far have been named.
-    pub(crate) fn forget_gone(&mut self) -> HashSet<ProcessKey> {
+    pub fn forget_gone(&mut self) -> HashSet<ProcessKey> {
         for file in self.gone_files.drain(..) {
             self.namer.remove_file(file);
         }
@@ -215,13 +221,14 @@ impl NamingStage {
     }
 
     /// Counts of frames without names, or without complete ones.
-    pub(crate) fn name_counts(&self) -> NameCounts {
+    pub fn name_counts(&self) -> NameCounts {
         self.namer.counts()
     }
 
     /// The number of processes that events may refer to.
-    #[cfg(test)]
-    pub(crate) fn process_count(&self) -> usize {
+    #[cfg(any(test, feature = "test-support"))]
+    #[must_use]
+    pub fn process_count(&self) -> usize {
         self.processes.len()
     }
 }
@@ -231,7 +238,7 @@ mod tests {
     use sidewinder_process::ProcessKey;
 
     use super::*;
-    use crate::collect::tests::naming_stage;
+    use crate::test_support::naming_stage;
 
     #[test]
     fn a_process_that_is_announced_again_is_not_forgotten() {

@@ -2,7 +2,7 @@
 
 /// Why functions of a process have no names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum VmObstacle {
+pub enum VmObstacle {
     /// We may not read its memory.
     Denied,
     /// It had ended before its functions were read.
@@ -11,16 +11,17 @@ pub(crate) enum VmObstacle {
 
 /// How look-ups of functions ended, one for each function of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct VmNameCounts {
-    pub(crate) named: u64,
+pub struct VmNameCounts {
+    /// Functions whose name was read.
+    pub named: u64,
     /// Of those named, the ones of compiled code that was not found any more: without inlined functions, and with their first line.
-    pub(crate) without_code: u64,
+    pub without_code: u64,
     /// Another function had the address when the name was read.
-    pub(crate) replaced: u64,
+    pub replaced: u64,
     /// The function could not be read, or its content is invalid.
-    pub(crate) unreadable: u64,
+    pub unreadable: u64,
     /// Functions that were forgotten because the memory for names was used up.
-    pub(crate) forgotten: u64,
+    pub forgotten: u64,
 }
 
 impl std::ops::AddAssign for VmNameCounts {
