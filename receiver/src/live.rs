@@ -21,10 +21,10 @@ use sidewinder_base::lock::lock;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_naming::{NamingStage, Update};
 use sidewinder_render::{OutcomeCount, PageViews, Profile, ProfileFormat, SampleType, escaped, live_page};
+use sidewinder_report::collect::{SlidingWindow, WindowLimits};
+use sidewinder_report::encode;
 
 use crate::annotate::Annotator;
-use crate::collect::{SlidingWindow, WindowLimits};
-use crate::encode;
 use crate::server::{Handler, PageResponse};
 
 /// What the page shows, by the names of receivers and the order of their kinds.

@@ -6,14 +6,8 @@
 //! | `runtime_advice`  | what users can do where functions of a runtime have no names                           |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
-//! | `resource`   | the resource of a process                                                                |
-//! | `processor`  | the processors that change it                                                            |
-//! | `report_queue` | the queue from the sampling thread to the reporter                                     |
-//! | `report`     | OTLP reports from events                                                                 |
-//! | `export`     | the exporters of reports                                                                 |
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
-//! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | accepts connections, and serves pages over HTTP; `otlp_server` receives OTLP             |
@@ -26,21 +20,13 @@
 
 mod annotate;
 mod cli;
-mod collect;
 mod command;
 mod configuration;
-mod encode;
 mod event_arg;
-mod export;
-mod import;
 mod live;
 mod log_fields;
 mod otlp_server;
 mod output;
-mod processor;
-mod report;
-mod report_queue;
-mod resource;
 mod runtime_advice;
 mod sampling;
 mod server;

@@ -5,6 +5,7 @@
 
 pub(crate) mod counters;
 mod history;
+mod outcomes;
 mod receiver;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +25,11 @@ use sidewinder_kind::{Counter, SampledProbe};
 use sidewinder_naming::NameCounts;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
+use sidewinder_report::Destination;
 use sidewinder_tables::IncompleteTables;
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
+pub(crate) use self::outcomes::{current_outcome_counts, outcome_counts};
 #[cfg(test)]
 pub(crate) use self::receiver::FunctionCopyCounts;
 pub(crate) use self::receiver::{
@@ -34,7 +37,6 @@ pub(crate) use self::receiver::{
 };
 
 use self::history::StatsHistory;
-use crate::export::Destination;
 
 /// All statistics of a service.
 #[derive(Debug)]

@@ -31,6 +31,9 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_naming::{Namer, NamingOptions, NamingStage};
 use sidewinder_otlp::Report;
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError};
+use sidewinder_report::Reporter;
+use sidewinder_report::collect::{ProfileCollector, RecordingMetadata};
+use sidewinder_report::import::{self, ImportError};
 use sidewinder_vm::RuntimeSet;
 
 use self::gaps::{GapSamples, NameGaps};
@@ -44,13 +47,11 @@ use super::launch::{CommandExit, LaunchedCommand};
 use super::tables::print_tables;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::RecordArgs;
-use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::event_arg::kinds_of_events;
-use crate::import::{self, ImportError};
 use crate::output::{Output, OutputFormat};
-use crate::report::Reporter;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{SamplingError, SamplingOptions};
+use crate::stats::outcome_counts;
 use crate::user_probe::UserProbe;
 
 /// The budget for symbol tables, names, and debug information.
@@ -234,7 +235,7 @@ fn write(
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
-                tally: &recorded.tally,
+                outcomes: &|kind| outcome_counts(&recorded.tally, kind),
             };
             let mut profiles = collector.into_profiles(&mut stage, &recording);
             if profiles.iter().all(|profile| profile.total_count() == 0) {

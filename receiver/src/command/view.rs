@@ -21,6 +21,7 @@ use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
     match_renamed_binaries, merge, write, write_page,
 };
+use sidewinder_report::{encode, import};
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 
@@ -33,7 +34,6 @@ use crate::cli::{DiffArgs, ViewArgs};
 use crate::live::split_view;
 use crate::output::{Output, OutputFormat};
 use crate::server::{Handler, PageResponse, Server};
-use crate::{encode, import};
 
 /// How often the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

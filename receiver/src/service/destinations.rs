@@ -11,9 +11,9 @@ use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::memory::MemoryBudget;
 use sidewinder_base::supervise;
 use sidewinder_config::{ComponentId, Config, ExporterConfig, Extension};
+use sidewinder_report::Destination;
 use tracing::error;
 
-use crate::export::Destination;
 use crate::stats::ServiceStats;
 
 /// How long after the stop signal exporters may take to send what is queued.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use sidewinder_base::lock::lock;
 use sidewinder_config::{ComponentId, Config, ErrorMode, ProfilingReceiver, ResourceProcessor};
+use sidewinder_report::Destination;
 
 use super::destinations::Destinations;
-use crate::export::Destination;
 
 /// The settings of one receiver, from a configuration.
 #[derive(Debug)]

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use sidewinder_config::Ui as UiConfig;
 use sidewinder_debug_files::DebugRoots;
+use sidewinder_report::collect::WindowLimits;
 use tokio::runtime::Handle;
 use tracing::info;
 
 use crate::annotate::{Annotator, SourceDirectories};
-use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::live::{LiveView, OutcomeSource};
 use crate::server::Server;
 use crate::stats::ServiceStats;
+use crate::stats::current_outcome_counts;
 
 /// The live view of all receivers, and the server of its page if it is enabled.
 pub(super) struct UiServer {

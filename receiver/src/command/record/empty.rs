@@ -9,7 +9,7 @@ use sidewinder_render::{OutcomeCount, Severity, group_thousands};
 
 use super::RecordingStats;
 use crate::cli::RecordArgs;
-use crate::collect::outcome_counts;
+use crate::stats::outcome_counts;
 
 /// With fewer interrupts than this due on one CPU, chance alone explains that none hit the target.
 const INTERRUPTS_MIN: f64 = 10.0;

@@ -10,13 +10,14 @@ use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_kind::KindSet;
 use sidewinder_render::SampleType;
+use sidewinder_report::collect::WindowLimits;
 use tokio::runtime::Runtime;
 
 use crate::annotate::Annotator;
-use crate::collect::{WindowLimits, outcome_counts};
 use crate::live::{LiveFeeds, LiveView};
 use crate::sampling::SamplingTally;
 use crate::server::Server;
+use crate::stats::outcome_counts;
 
 /// How often the page gets new outcome counts.
 const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);

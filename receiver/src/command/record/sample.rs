@@ -9,13 +9,13 @@ use sidewinder_base::interval_timer::IntervalTimer;
 use sidewinder_bpf::{FrameCounts, Opener, Storage, monotonic_ns, online_cpus};
 use sidewinder_message::Message;
 use sidewinder_process::ProcessKey;
+use sidewinder_report::FLUSH_INTERVAL;
 use tracing::warn;
 
 use super::page::LivePage;
 use super::progress::Progress;
 use crate::cli::RecordArgs;
 use crate::command::launch::LaunchedCommand;
-use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::{Sampler, SamplingOptions, SamplingTally};
 
 /// How often the rings are drained, and progress is shown.

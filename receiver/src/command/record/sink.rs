@@ -6,12 +6,12 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{Message, SampleEvent};
 use sidewinder_naming::{NamingStage, Update};
 use sidewinder_render::ProfileFormat;
+use sidewinder_report::Reporter;
+use sidewinder_report::collect::ProfileCollector;
 
 use super::RecordingStats;
 use super::gaps::{GapSamples, NameGaps};
-use crate::collect::ProfileCollector;
 use crate::live::LiveFeeds;
-use crate::report::Reporter;
 
 /// Selects events of a span, a trace, or some threads. Without any, all events match.
 #[derive(Clone, Copy)]

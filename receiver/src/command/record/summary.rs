@@ -15,9 +15,9 @@ use sidewinder_text::{ExternalText, escaped_json};
 use super::RecordingStats;
 use super::gaps::NameGaps;
 use crate::cli::RecordArgs;
-use crate::collect::outcome_counts;
 use crate::output::Output;
 use crate::stats::counts_by_label;
+use crate::stats::outcome_counts;
 
 /// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind in a report; without
 /// `profiles`, it alone is known.

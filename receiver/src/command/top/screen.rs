@@ -16,11 +16,11 @@ use sidewinder_kind::{CounterRate, Kind, SampledCounter};
 use sidewinder_render::{
     FunctionOrder, InlinedFunctions, NameStyle, OutcomeCount, Profile, SampleType, fitted,
 };
+use sidewinder_report::collect::SLICE;
 
 use super::keys::{key_help, key_line};
 use super::rows::{SortOrder, TopRow, View, outcomes_line, rows};
 use crate::cli::TopArgs;
-use crate::collect::SLICE;
 use crate::live::{LiveFeed, LiveFeeds};
 
 /// The selectable time ranges in seconds.

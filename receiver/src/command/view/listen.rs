@@ -11,13 +11,13 @@ use sidewinder_base::lock::lock;
 use sidewinder_base::terminal::print_notice;
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_otlp::receive::{ProfilesService, Taken};
+use sidewinder_report::collect::WindowLimits;
+use sidewinder_report::import;
 use sidewinder_text::ExternalText;
 use tracing::warn;
 
 use super::{POLL_INTERVAL, serve_privately, start_runtime};
-use crate::collect::WindowLimits;
 use crate::command::{CommandResult, is_read, stop_flag_in_terminal};
-use crate::import;
 use crate::live::LiveView;
 use crate::otlp_server::OtlpServer;
 

@@ -11,7 +11,7 @@ use tracing::warn;
 use sidewinder_message::Message;
 
 /// The shortest time between two batches: waking the reporter costs both threads more than a few messages do.
-pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// The batches that the queue holds.
 const BATCHES_MAX: usize = 64;
 /// The messages that may be pending beyond these. Further events are dropped, and counted.
@@ -19,7 +19,7 @@ const PENDING_MAX: usize = 100_000;
 
 /// The sampling thread's end of the queue.
 #[derive(Debug)]
-pub(crate) struct ReportQueue {
+pub struct ReportQueue {
     batches: SyncSender<Vec<Message>>,
     /// The next batch.
     pending: Vec<Message>,
@@ -29,7 +29,7 @@ pub(crate) struct ReportQueue {
 
 impl ReportQueue {
     /// A queue, and the reporter's end of it.
-    pub(crate) fn new() -> (Self, Receiver<Vec<Message>>) {
+    pub fn new() -> (Self, Receiver<Vec<Message>>) {
         let (batches, incoming) = sync_channel(BATCHES_MAX);
         (
             Self {
@@ -43,17 +43,17 @@ impl ReportQueue {
     }
 
     /// Events that were dropped because the reporter could not keep up.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
     /// Adds messages to the next batch.
-    pub(crate) fn add(&mut self, mut messages: Vec<Message>) {
+    pub fn add(&mut self, mut messages: Vec<Message>) {
         self.pending.append(&mut messages);
     }
 
     /// Sends the pending messages if it is time and the queue has room. `receiver` is for the log.
-    pub(crate) fn flush(&mut self, receiver: &str) {
+    pub fn flush(&mut self, receiver: &str) {
         if !self.pending.is_empty() && self.flush_timer.is_due() {
             self.flush_now(receiver);
         }
@@ -75,7 +75,7 @@ impl ReportQueue {
     }
 
     /// Sends the pending messages as soon as the queue has room, and closes it.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         // The reporter ends only after the queue is closed.
         let _ = self.batches.send(self.pending);
     }

@@ -1,7 +1,7 @@
 //! A sliding window of the newest events, in bounded memory, for the live page.
 //!
 //! Input: the [`Update`]s of one receiver, or profiles that are received. Output: incremental updates for the page, and a [`Profile`] of a range of time.
-//! Owner: [`LiveFeed`](crate::live::LiveFeed), which locks it.
+//! Owner: the live feed of a receiver, which locks it.
 
 mod received;
 
@@ -24,7 +24,7 @@ use super::profile_builder::{ProfileBuilder, ThreadKey};
 use super::thread_state;
 
 /// The length of a slice of time.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
+pub const SLICE: Duration = Duration::from_millis(100);
 const SLICE_NS: u64 = SLICE.as_nanos() as u64;
 /// How long before a window is created its profiles may have been taken: profilers report every five seconds.
 const RECEIVED_DELAY: Duration = Duration::from_secs(10);
@@ -35,16 +35,16 @@ const UNMERGED_MAX: usize = 1 << 13;
 
 /// How much a window holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct WindowLimits {
+pub struct WindowLimits {
     /// How long events are held.
-    pub(crate) max_age: Duration,
+    pub max_age: Duration,
     /// The size of the whole window, approximately.
-    pub(crate) max_bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl WindowLimits {
     /// The limits in the configuration of a page.
-    pub(crate) fn from_config(page: &Ui) -> Self {
+    pub fn from_config(page: &Ui) -> Self {
         let mib = usize::try_from(page.memory_limit_mib.get()).unwrap_or(usize::MAX);
         Self { max_age: page.window, max_bytes: mib.saturating_mul(1 << 20) }
     }
@@ -52,7 +52,7 @@ impl WindowLimits {
 
 /// The newest events of one receiver, with the tables that name them.
 #[derive(Debug)]
-pub(crate) struct SlidingWindow {
+pub struct SlidingWindow {
     limits: WindowLimits,
     /// `None`: only profiles that are received are added.
     kind: Option<Kind>,
@@ -81,13 +81,13 @@ pub(crate) struct SlidingWindow {
 
 impl SlidingWindow {
     /// An empty window that starts now, for the events of one kind.
-    pub(crate) fn new(title: String, kind: Kind, limits: WindowLimits) -> Self {
+    pub fn new(title: String, kind: Kind, limits: WindowLimits) -> Self {
         let profile = Profile::of_kind(title, kind);
         Self::since(Duration::ZERO, profile, Some(kind), limits)
     }
 
     /// An empty window for profiles of this measure that are received.
-    pub(crate) fn for_received(title: String, measure: SampleType, limits: WindowLimits) -> Self {
+    pub fn for_received(title: String, measure: SampleType, limits: WindowLimits) -> Self {
         Self::since(RECEIVED_DELAY, Profile::new(title, measure), None, limits)
     }
 
@@ -116,7 +116,7 @@ impl SlidingWindow {
     }
 
     /// Adds what a message means, which `stage` has read.
-    pub(crate) fn handle(&mut self, update: &Update, stage: &mut NamingStage) {
+    pub fn handle(&mut self, update: &Update, stage: &mut NamingStage) {
         match update {
             Update::Event(event) if Some(event.kind) == self.kind => self.add_event(event, stage),
             Update::Renamed(RenamedFrames::All) => self.builder.invalidate_names(),
@@ -126,12 +126,12 @@ impl SlidingWindow {
     }
 
     /// Marks the end: no more messages follow.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.is_closed = true;
     }
 
     /// Applies other limits from the next flush on.
-    pub(crate) fn set_limits(&mut self, limits: WindowLimits) {
+    pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
     }
 
@@ -230,12 +230,7 @@ impl SlidingWindow {
 
     /// The document of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid,
     /// the update has everything.
-    pub(crate) fn update_since(
-        &mut self,
-        cursor: &str,
-        outcomes: Vec<OutcomeCount>,
-        views: PageViews,
-    ) -> Vec<u8> {
+    pub fn update_since(&mut self, cursor: &str, outcomes: Vec<OutcomeCount>, views: PageViews) -> Vec<u8> {
         self.flush();
         self.update_metadata(outcomes);
         let known = Cursor::parse(cursor).filter(|cursor| self.is_valid_cursor(cursor));
@@ -264,7 +259,7 @@ impl SlidingWindow {
     }
 
     /// A profile of the events in a range of slices.
-    pub(crate) fn profile(&mut self, slices: Range<u32>, outcomes: Vec<OutcomeCount>) -> Profile {
+    pub fn profile(&mut self, slices: Range<u32>, outcomes: Vec<OutcomeCount>) -> Profile {
         self.flush();
         self.update_metadata(outcomes);
         let all = &self.builder.profile;
@@ -277,7 +272,7 @@ impl SlidingWindow {
 
     /// A profile of all events that are held, whose slices have the numbers that updates have; and the function with a number
     /// in these, if there is one.
-    pub(crate) fn profile_with_function(&mut self, number: usize) -> Option<(PageFunction, Profile)> {
+    pub fn profile_with_function(&mut self, number: usize) -> Option<(PageFunction, Profile)> {
         self.flush();
         let function = self.document.function(number)?;
         Some((
@@ -287,7 +282,7 @@ impl SlidingWindow {
     }
 
     /// How many slices have ended.
-    pub(crate) fn slices(&self) -> u32 {
+    pub fn slices(&self) -> u32 {
         self.slice_at(monotonic_ns())
     }
 

@@ -17,7 +17,7 @@ const TIMESTAMPS_MAX: u64 = 16 << 20;
 
 /// Why a profile can't be encoded.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum EncodeError {
+pub enum EncodeError {
     /// It has no samples.
     #[error("the profile has no samples")]
     Empty,
@@ -27,7 +27,7 @@ pub(crate) enum EncodeError {
 }
 
 /// A report with all events, each at the beginning of its slice of time if events have times.
-pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
+pub fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let profile_type = profile_type(profile)?;
     let shape = profile_type.shape;
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));

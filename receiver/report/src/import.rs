@@ -34,17 +34,23 @@ const MEASURES_MAX: usize = 64;
 
 /// Why a file can't be read as a profile.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ImportError {
+pub enum ImportError {
+    /// The file can't be read.
     #[error("it can't be read")]
     Read(#[from] std::io::Error),
+    /// It is larger than the largest message.
     #[error("it is larger than {} MiB", MAX_MESSAGE_BYTES >> 20)]
     TooLarge,
+    /// It is not OTLP.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// It is in no known format, or not as its format has it.
     #[error(transparent)]
     Other(#[from] ReadError),
+    /// It would take too much memory.
     #[error(transparent)]
     Expansion(#[from] ExpansionError),
+    /// It has no profile.
     #[error("it holds no profile")]
     NoProfile,
 }
@@ -52,7 +58,7 @@ pub(crate) enum ImportError {
 /// Reads profiles in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of several
 /// in a file; by default all of an OTLP file, the [default one](from_report_bytes) first, and of other formats one. `debug_roots`:
 /// where debug files may be, for formats without names. There is at least one.
-pub(crate) fn read_profiles(
+pub fn read_profiles(
     path: &Path,
     sample_type: Option<&str>,
     debug_roots: &Arc<DebugRoots>,
@@ -138,7 +144,7 @@ fn add_truncation_reasons(profile: &mut Profile) {
 
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first
 /// type that it holds.
-pub(crate) fn from_report_bytes(
+pub fn from_report_bytes(
     title: &str,
     bytes: &[u8],
     sample_type: Option<&str>,
@@ -194,7 +200,7 @@ fn shape<'a>(mut samples: impl Iterator<Item = &'a ReadSample>) -> SampleShape {
 
 /// Reads all profiles of a message, as one for each measure, each with the number of those in it.
 /// Together they take no more memory than `memory_bytes`.
-pub(crate) fn from_message(
+pub fn from_message(
     title: &str,
     message: &[u8],
     memory_bytes: usize,

@@ -18,7 +18,7 @@ use sidewinder_base::exit::{ExitCause, Failure};
 
 /// One configured exporter.
 #[derive(Debug)]
-pub(crate) struct Destination {
+pub struct Destination {
     name: String,
     labels: Vec<(&'static str, String)>,
     exporter: Exporter,
@@ -26,7 +26,7 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Opens an exporter whose queue may use `memory_bytes`. Nothing is sent yet.
-    pub(crate) fn open(id: &ComponentId, config: &Config, memory_bytes: usize) -> Result<Self, Failure> {
+    pub fn open(id: &ComponentId, config: &Config, memory_bytes: usize) -> Result<Self, Failure> {
         let name = id.to_string();
         let Some(exporter) = config.exporters.get(id) else {
             return Err(Failure::new(ExitCause::Usage, format!("there is no exporter {name}")));
@@ -42,32 +42,32 @@ impl Destination {
     }
 
     /// The exporter's ID.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Where it sends to, as labels of metrics.
-    pub(crate) fn labels(&self) -> &[(&'static str, String)] {
+    pub fn labels(&self) -> &[(&'static str, String)] {
         &self.labels
     }
 
     /// The states of all events so far, and the state of the queue.
-    pub(crate) fn stats(&self) -> ExporterStats {
+    pub fn stats(&self) -> ExporterStats {
         self.exporter.stats()
     }
 
     /// Enqueues a report. Never waits for an endpoint.
-    pub(crate) fn send(&self, report: &Report) {
+    pub fn send(&self, report: &Report) {
         self.exporter.enqueue(report.clone());
     }
 
     /// Closes the exporter, which sends what is queued, for at most `timeout`. Does not wait for that.
-    pub(crate) fn close(&self, timeout: Duration) {
+    pub fn close(&self, timeout: Duration) {
         self.exporter.close(timeout);
     }
 
     /// Waits until a closed exporter has ended, and logs the final states of its events.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         let counts = self.exporter.shutdown(Duration::ZERO);
         self.log_counts(&counts);
     }

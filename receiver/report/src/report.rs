@@ -33,7 +33,7 @@ const WAITING_SHARE: usize = 4;
 /// Events wait, and their code in files is named together, in the order of addresses: so each part of a file's symbols and debug
 /// information is read once for all of them. What is in the memory of a process is named at once.
 #[derive(Debug)]
-pub(crate) struct Reporter {
+pub struct Reporter {
     pending_reports: Vec<PendingReport>,
     attributes: EventAttributes,
     /// Events that wait for names, and their size in bytes.
@@ -48,7 +48,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// A reporter that makes reports for each list of processors, of which there is at least one.
-    pub(crate) fn new(
+    pub fn new(
         processors: &[&[ResourceProcessor]],
         interned_bytes_max: usize,
         report_bytes_max: usize,
@@ -68,7 +68,7 @@ impl Reporter {
     }
 
     /// Makes reports for other lists of processors from now on. If they differ, events that have not been drained are lost.
-    pub(crate) fn change_processors(&mut self, processors: &[&[ResourceProcessor]]) {
+    pub fn change_processors(&mut self, processors: &[&[ResourceProcessor]]) {
         if !self
             .pending_reports
             .iter()
@@ -81,7 +81,7 @@ impl Reporter {
     }
 
     /// Takes what a message means, in the order of messages.
-    pub(crate) fn handle(&mut self, update: Update, stage: &mut NamingStage) {
+    pub fn handle(&mut self, update: Update, stage: &mut NamingStage) {
         match update {
             Update::Event(event) => self.take_event(event, stage),
             Update::Described(process) => {
@@ -102,7 +102,7 @@ impl Reporter {
     }
 
     /// Names the events that wait for it, and adds them to the reports. Nothing refers to what is gone after that.
-    pub(crate) fn add_waiting(&mut self, stage: &mut NamingStage) {
+    pub fn add_waiting(&mut self, stage: &mut NamingStage) {
         let events = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         stage.name_files(events.iter().filter_map(|event| event.stack.as_deref()));
@@ -113,13 +113,13 @@ impl Reporter {
     }
 
     /// Whether the next reports should be made now rather than when they are due.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.pending_reports.iter().any(|pending| pending.events() + self.waiting.len() >= EVENTS_MAX)
     }
 
     /// The reports of all events since the previous call, for each list of processors; none if there were no events.
     /// `monotonic_ns` is the time that they cover, by `CLOCK_MONOTONIC`.
-    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>, stage: &mut NamingStage) -> Vec<Vec<Report>> {
+    pub fn drain(&mut self, monotonic_ns: Range<u64>, stage: &mut NamingStage) -> Vec<Vec<Report>> {
         self.add_waiting(stage);
         stage.namer.divide_memory();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);

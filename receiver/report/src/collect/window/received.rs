@@ -15,7 +15,7 @@ const STATE_BYTES_MAX: usize = 256;
 
 impl SlidingWindow {
     /// Adds a profile of the window's measure. Samples from before the window are counted at its start.
-    pub(crate) fn add_profile(&mut self, received: &Profile) {
+    pub fn add_profile(&mut self, received: &Profile) {
         let profile = &mut self.builder.profile;
         profile.shape = received.shape;
         let threads = merge(&mut profile.threads, &received.threads, |_, _| true);

@@ -12,24 +12,22 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_bpf::{Outcome, StealTime, WaitReason};
+use sidewinder_bpf::{Outcome, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{LockId, SampleEvent, Stack};
-use sidewinder_naming::{Namer, NamingStage, STACK_MISSING_SUMMARY, WalkedStack};
+use sidewinder_naming::{Namer, NamingStage, WalkedStack};
 use sidewinder_profile::Link;
 use sidewinder_render::{
-    OutcomeCount, Profile, ProfileSample, Severity, StateIndex, StatedAttributes, ThreadIndex, ThreadState,
+    OutcomeCount, Profile, ProfileSample, StateIndex, StatedAttributes, ThreadIndex, ThreadState,
     TimeSlicedCounts,
 };
 
 use self::profile_builder::{ProfileBuilder, ThreadKey};
-pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
-use crate::sampling::SamplingTally;
-use crate::stats::{MISSED, ReceiverCounters};
+pub use self::window::{SLICE, SlidingWindow, WindowLimits};
 
 /// Counts the events of one recording, and names them when it ends.
 #[derive(Debug)]
-pub(crate) struct ProfileCollector {
+pub struct ProfileCollector {
     stacks: HashMap<u64, Arc<Stack>>,
     threads: IndexedSet<ThreadKey>,
     spans: IndexedSet<Link>,
@@ -50,18 +48,22 @@ struct EventKey {
 }
 
 /// What a profile says about its recording, apart from the events.
-pub(crate) struct RecordingMetadata<'a> {
-    pub(crate) title: String,
-    pub(crate) start: SystemTime,
+pub struct RecordingMetadata<'a> {
+    /// The title that the profile's viewers show.
+    pub title: String,
+    /// When it began.
+    pub start: SystemTime,
     /// The start by `CLOCK_MONOTONIC`.
-    pub(crate) start_ns: u64,
-    pub(crate) duration: Duration,
-    pub(crate) tally: &'a SamplingTally,
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// The outcomes of the interrupts of a kind of profile.
+    pub outcomes: &'a dyn Fn(Kind) -> Vec<OutcomeCount>,
 }
 
 impl ProfileCollector {
     /// Gathers the events of these kinds.
-    pub(crate) fn new(kinds: &KindSet) -> Self {
+    pub fn new(kinds: &KindSet) -> Self {
         Self {
             stacks: HashMap::new(),
             threads: IndexedSet::default(),
@@ -72,7 +74,7 @@ impl ProfileCollector {
     }
 
     /// Counts an event, which is named at the end.
-    pub(crate) fn add_event(&mut self, event: SampleEvent, namer: &mut Namer) {
+    pub fn add_event(&mut self, event: SampleEvent, namer: &mut Namer) {
         let Some((_, counts)) = self.counts.iter_mut().find(|(kind, _)| *kind == event.kind) else { return };
         let key = EventKey {
             thread: self.threads.intern(ThreadKey {
@@ -95,7 +97,7 @@ impl ProfileCollector {
     }
 
     /// Names all frames and builds the profile of each kind, in the order of the kinds.
-    pub(crate) fn into_profiles(
+    pub fn into_profiles(
         mut self,
         stage: &mut NamingStage,
         recording: &RecordingMetadata<'_>,
@@ -149,7 +151,7 @@ impl ProfileCollector {
             threads: self.threads.values.iter().map(thread).collect(),
             states: self.states.values.iter().copied().map(thread_state).collect(),
             samples,
-            outcomes: outcome_counts(recording.tally, kind),
+            outcomes: (recording.outcomes)(kind),
             ..builder.profile
         }
     }
@@ -179,74 +181,5 @@ impl<T: Copy + Eq + Hash> IndexedSet<T> {
             self.values.push(value);
             self.values.len() as u32 - 1
         })
-    }
-}
-
-/// The lines of a recording's summary: the outcomes of its interrupts for a kind of profile.
-pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<OutcomeCount> {
-    let interrupts = tally.interrupts_of(kind);
-    let counts = interrupts.outcomes.iter().copied();
-    let missed = missed_row(kind, interrupts.missed(), interrupts.steal);
-    outcome_counts_with(counts, [missed, row(NO_BODY, tally.stack_bodies_missing)])
-}
-
-/// The same from the counters of a running receiver, for the live page.
-pub(crate) fn current_outcome_counts(counters: &ReceiverCounters, kind: Kind) -> Vec<OutcomeCount> {
-    let counts = Outcome::ALL
-        .iter()
-        .filter_map(|&outcome| Some((outcome, counters.outcome_count(kind, outcome.label())?)));
-    let others = [
-        missed_row(kind, counters.outcome_count(kind, MISSED).unwrap_or(0), counters.cpu_steal),
-        row(NO_BODY, counters.stack_bodies_missing),
-        row(DROPPED, counters.events_dropped),
-    ];
-    outcome_counts_with(counts, others)
-}
-
-/// An outcome that no walk reports: its name, what it means for the profile, and an explanation.
-type UnwalkedOutcome = (&'static str, Severity, &'static str);
-const NO_BODY: UnwalkedOutcome = (
-    STACK_MISSING_SUMMARY,
-    Severity::Truncated,
-    "these samples, counted above by how their walk ended, arrived without their stack",
-);
-const DROPPED: UnwalkedOutcome = (
-    "dropped",
-    Severity::Lost,
-    "these samples, counted above by how their walk ended, came faster than they could be named",
-);
-
-fn row((name, severity, help): UnwalkedOutcome, count: u64) -> OutcomeCount {
-    OutcomeCount { name: name.to_owned(), count, severity, help: help.to_owned() }
-}
-
-/// The row of interrupts without a program run. Those of the clock are mostly explained by steal time, on virtual machines.
-fn missed_row(kind: Kind, count: u64, steal: StealTime) -> OutcomeCount {
-    let cause = "timer interrupts that never ran, usually because the virtual machine was descheduled";
-    let help = match (kind, steal.share()) {
-        (Kind::Cpu { .. } | Kind::Wall { .. }, Some(share)) => {
-            format!("{cause} (steal time in this period: {:.1}%)", 100.0 * share)
-        }
-        (Kind::Cpu { .. } | Kind::Wall { .. }, None) => cause.to_owned(),
-        _ => "the kernel did not run the program for these interrupts".to_owned(),
-    };
-    OutcomeCount { help, ..row((MISSED, Severity::Lost, ""), count) }
-}
-
-fn outcome_counts_with<const OTHERS: usize>(
-    counts: impl Iterator<Item = (Outcome, u64)>,
-    others: [OutcomeCount; OTHERS],
-) -> Vec<OutcomeCount> {
-    let walk_outcomes =
-        counts.map(|(outcome, count)| row((outcome.summary(), severity(outcome), outcome.meaning()), count));
-    walk_outcomes.chain(others).filter(|row| row.count > 0).collect()
-}
-
-fn severity(outcome: Outcome) -> Severity {
-    match outcome {
-        Outcome::Complete => Severity::Complete,
-        Outcome::Busy | Outcome::RingFull => Severity::Lost,
-        truncated if truncated.is_loss() => Severity::Truncated,
-        _ => Severity::Excluded,
     }
 }
