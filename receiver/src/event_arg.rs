@@ -3,7 +3,7 @@
 use sidewinder_config::{CounterEvent, InvalidEvent, SamplesPerSecond};
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 
-use crate::user_probe::UserProbe;
+use sidewinder_sampling::UserProbe;
 
 /// The names of the CPU clock.
 const CPU_CLOCK: [&str; 2] = ["cpu-clock", "cpu"];

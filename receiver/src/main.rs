@@ -2,7 +2,6 @@
 //!
 //! | Module       | Contents                                                                                 |
 //! |--------------|------------------------------------------------------------------------------------------|
-//! | `sampling`   | the data flow from ring buffers to events, and the control flow from processes to maps   |
 //! | `runtime_advice`  | what users can do where functions of a runtime have no names                           |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
@@ -28,7 +27,6 @@ mod log_fields;
 mod otlp_server;
 mod output;
 mod runtime_advice;
-mod sampling;
 mod server;
 mod service;
 mod stats;
@@ -36,7 +34,6 @@ mod stripped;
 mod symbol_package;
 mod telemetry;
 mod unnamed;
-mod user_probe;
 
 use std::process::ExitCode;
 

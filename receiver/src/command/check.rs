@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sidewinder_base::exit::ExitCause;
 use sidewinder_base::terminal::supports_colour;
 use sidewinder_bpf::{LoadError, Probe, Support, WalkMode, probe, verify};
+use sidewinder_sampling::SamplingError;
 use sidewinder_text::escaped_json;
 
 use self::counters::CounterReport;
@@ -21,7 +22,6 @@ use self::process::{Obstacle, ProcessReport};
 use self::runtimes::Limit;
 use super::{CommandResult, log_to_stderr, print_all};
 use crate::cli::CheckArgs;
-use crate::sampling::SamplingError;
 
 /// The next step if nothing required is missing.
 const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html";

@@ -34,6 +34,7 @@ use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError};
 use sidewinder_report::Reporter;
 use sidewinder_report::collect::{ProfileCollector, RecordingMetadata};
 use sidewinder_report::import::{self, ImportError};
+use sidewinder_sampling::{SamplingError, SamplingOptions, SamplingScope, UserProbe};
 use sidewinder_vm::RuntimeSet;
 
 use self::gaps::{GapSamples, NameGaps};
@@ -49,10 +50,7 @@ use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_te
 use crate::cli::RecordArgs;
 use crate::event_arg::kinds_of_events;
 use crate::output::{Output, OutputFormat};
-use crate::sampling::scope::SamplingScope;
-use crate::sampling::{SamplingError, SamplingOptions};
 use crate::stats::outcome_counts;
-use crate::user_probe::UserProbe;
 
 /// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;

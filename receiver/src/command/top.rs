@@ -27,16 +27,15 @@ use sidewinder_naming::{Namer, NamingOptions, NamingStage, Update};
 use sidewinder_render::OutcomeCount;
 use sidewinder_report::ReportQueue;
 use sidewinder_report::collect::WindowLimits;
+use sidewinder_sampling::{Sampler, SamplingError, SamplingOptions, UserProbe};
 use sidewinder_vm::RuntimeSet;
 
 use self::screen::Screen;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::TopArgs;
 use crate::live::{LiveFeeds, LiveView};
-use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
 use crate::stats::current_outcome_counts;
-use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -22,6 +22,7 @@ use sidewinder_naming::{Namer, NamingOptions, NamingStage};
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_report::{ReportQueue, Reporter};
+use sidewinder_sampling::{RandomPauses, Sampler, SamplingOptions, SamplingScope, UserProbe};
 use sidewinder_tables::SavedTables;
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
@@ -31,11 +32,7 @@ use tracing::{debug, error, info, warn};
 use super::plan::{CurrentPlan, ReceiverPlan};
 use super::stop_request::StopRequest;
 use crate::live::LiveView;
-use crate::sampling::options::SamplingOptions;
-use crate::sampling::scope::SamplingScope;
-use crate::sampling::{RandomPauses, Sampler};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
-use crate::user_probe::UserProbe;
 
 /// How often the rings are drained while there are few events. Rings that fill up, and a stop, wake the thread earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -318,8 +315,6 @@ impl ReceiverContext {
             probes: self.probes(),
             requires_probes: self.plan.get().error_mode == ErrorMode::Propagate,
             walk: None,
-            #[cfg(test)]
-            test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
             runtimes: RuntimeSet::without_keys(receiver.interpreters.disabled_keys()),

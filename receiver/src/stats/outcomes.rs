@@ -4,9 +4,9 @@ use sidewinder_bpf::{Outcome, StealTime};
 use sidewinder_kind::Kind;
 use sidewinder_naming::STACK_MISSING_SUMMARY;
 use sidewinder_render::{OutcomeCount, Severity};
+use sidewinder_sampling::SamplingTally;
 
 use super::receiver::{MISSED, ReceiverCounters};
-use crate::sampling::SamplingTally;
 
 /// The lines of a recording's summary: the outcomes of its interrupts for a kind of profile.
 pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<OutcomeCount> {

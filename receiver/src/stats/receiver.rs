@@ -15,7 +15,7 @@ use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 use sidewinder_tables::{IncompleteTables, SavedTableCounts};
 
-use crate::sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
+use sidewinder_sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]

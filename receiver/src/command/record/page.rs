@@ -11,11 +11,11 @@ use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_kind::KindSet;
 use sidewinder_render::SampleType;
 use sidewinder_report::collect::WindowLimits;
+use sidewinder_sampling::SamplingTally;
 use tokio::runtime::Runtime;
 
 use crate::annotate::Annotator;
 use crate::live::{LiveFeeds, LiveView};
-use crate::sampling::SamplingTally;
 use crate::server::Server;
 use crate::stats::outcome_counts;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::Outcome;
+use sidewinder_sampling::SamplingTally;
 
 use crate::cli::RecordArgs;
-use crate::sampling::SamplingTally;
 
 /// A progress line on standard error, if that is a terminal.
 pub(super) struct Progress {

@@ -10,13 +10,13 @@ use sidewinder_bpf::{FrameCounts, Opener, Storage, monotonic_ns, online_cpus};
 use sidewinder_message::Message;
 use sidewinder_process::ProcessKey;
 use sidewinder_report::FLUSH_INTERVAL;
+use sidewinder_sampling::{Sampler, SamplingOptions, SamplingTally};
 use tracing::warn;
 
 use super::page::LivePage;
 use super::progress::Progress;
 use crate::cli::RecordArgs;
 use crate::command::launch::LaunchedCommand;
-use crate::sampling::{Sampler, SamplingOptions, SamplingTally};
 
 /// How often the rings are drained, and progress is shown.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

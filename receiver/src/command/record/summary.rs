@@ -162,9 +162,9 @@ mod tests {
     use serde_json::Value;
     use sidewinder_bpf::FrameCounts;
     use sidewinder_config::Config;
+    use sidewinder_sampling::{SamplingTally, WaitCounts};
 
     use super::*;
-    use crate::sampling::{SamplingTally, WaitCounts};
     use crate::stats::counters::COUNTERS;
     use crate::stats::{ReceiverCounters, ServiceStats};
 

@@ -10,12 +10,12 @@ use sidewinder_naming::NameCounts;
 use sidewinder_naming::source_maps::SourceMapCounts;
 use sidewinder_naming::vm::VmNameCounts;
 use sidewinder_process::RegistryCounters;
+use sidewinder_sampling::{FoundWaitCounts, LongWaitCounts, WaitCounts};
 use sidewinder_symbolize::{LookupCounts, SymbolizerStats};
 use sidewinder_tables::SavedTableCounts;
 
 use super::documentation::documentation;
 use super::*;
-use crate::sampling::{FoundWaitCounts, LongWaitCounts, WaitCounts};
 use crate::stats::{EventCoverage, FunctionCopyCounts, ReceiverCounters};
 use crate::telemetry::instruments::to_u64;
 use crate::telemetry::status;

@@ -10,60 +10,60 @@ use super::code_objects::CodeObjectLosses;
 
 /// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SamplingTally {
+pub struct SamplingTally {
     /// By kind of profile.
-    pub(crate) interrupts: Vec<(Kind, Interrupts)>,
+    pub interrupts: Vec<(Kind, Interrupts)>,
     /// Emitted events.
-    pub(crate) events: u64,
+    pub events: u64,
     /// Emitted events without their stack.
-    pub(crate) stack_bodies_missing: u64,
+    pub stack_bodies_missing: u64,
     /// Emitted events with the stack and the outcome of a deferred walk.
-    pub(crate) walked_late: u64,
+    pub walked_late: u64,
     /// Frames of deferred walks that stand for missing ones of a runtime.
-    pub(crate) early_vm_frames: u64,
+    pub early_vm_frames: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
-    pub(crate) snapshots_refused: u64,
+    pub snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
-    pub(crate) off_cpu_waits_missing: WaitCounts,
+    pub off_cpu_waits_missing: WaitCounts,
     /// Waits without an interrupt of their own, and their events.
-    pub(crate) long_waits: LongWaitCounts,
+    pub long_waits: LongWaitCounts,
     /// The hits of probes.
-    pub(crate) probes: Vec<(SampledProbe, UserProbeHits)>,
+    pub probes: Vec<(SampledProbe, UserProbeHits)>,
     /// Functions that young processes have sent, and that were dropped.
-    pub(crate) code_object_losses: CodeObjectLosses,
+    pub code_object_losses: CodeObjectLosses,
 }
 
 /// Waits that are missing from off-CPU time, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct WaitCounts {
+pub struct WaitCounts {
     /// Threads had begun to wait before the start.
-    pub(crate) unseen: u64,
+    pub unseen: u64,
     /// Records of ends for which the ring had no room.
-    pub(crate) end_lost: u64,
+    pub end_lost: u64,
     /// Sampled waits whose end never came: its record was lost, or the thread was gone at the end.
-    pub(crate) without_end: u64,
+    pub without_end: u64,
     /// Wakers that are missing: their samples without the wait that they ended, and waits without the sample of their waker.
-    pub(crate) waker_unmatched: u64,
+    pub waker_unmatched: u64,
 }
 
 /// Waits that were charged, or found, before they ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct LongWaitCounts {
+pub struct LongWaitCounts {
     /// Waits that were found in progress, since before the start or since a switch that sampling skipped.
-    pub(crate) off_cpu_waits_found: FoundWaitCounts,
+    pub off_cpu_waits_found: FoundWaitCounts,
     /// Events of waits that went on: a wait has one for each time that it is charged.
-    pub(crate) off_cpu_events_so_far: u64,
+    pub off_cpu_events_so_far: u64,
     /// How often the waits in progress could not be listed.
-    pub(crate) off_cpu_lists_failed: u64,
+    pub off_cpu_lists_failed: u64,
 }
 
 /// Waits that were found in progress, by what became of their stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct FoundWaitCounts {
+pub struct FoundWaitCounts {
     /// It was read.
-    pub(crate) read: u64,
+    pub read: u64,
     /// It could not be read.
-    pub(crate) unread: u64,
+    pub unread: u64,
 }
 
 impl AddAssign for FoundWaitCounts {
@@ -95,20 +95,20 @@ impl AddAssign for WaitCounts {
 
 impl SamplingTally {
     /// The interrupts for a kind of profile.
-    pub(crate) fn interrupts_of(&self, kind: Kind) -> Interrupts {
+    pub fn interrupts_of(&self, kind: Kind) -> Interrupts {
         let sources = KindSet::new(kind).sampled();
         let of_sources = sources.iter().map(|source| self.find(|of| of == source));
         of_sources.reduce(|sum, of_source| sum.plus(&of_source)).unwrap_or_default()
     }
 
     /// The interrupts of the CPU clock.
-    pub(crate) fn clock_interrupts(&self) -> Interrupts {
+    pub fn clock_interrupts(&self) -> Interrupts {
         self.find(is_of_clock)
     }
 
     /// The interrupts for all kinds of profile but CPU time. Those that are for several kinds are there once, for the first
     /// of these.
-    pub(crate) fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
+    pub fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
         let hook = |kind: Kind| kind.descriptor().hook;
         let others = self.interrupts.iter().enumerate().filter(move |(at, (kind, _))| {
             let mut before = self.interrupts.iter().take(*at);

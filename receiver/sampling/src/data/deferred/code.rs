@@ -8,7 +8,7 @@ use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
 use super::walk::{CodeLocation, CodeLookup};
-use crate::sampling::{ProcessView, VmCode};
+use crate::{ProcessView, VmCode};
 
 /// The code of a process.
 pub(crate) struct ProcessCode<'a, 'view, 'obj> {

@@ -16,15 +16,16 @@ const EXTERNAL_NAME: &str = "events";
 
 /// A probe. Its index among those of a run is the one by which the eBPF programs know it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct UserProbe {
-    pub(crate) sampled: SampledProbe,
+pub struct UserProbe {
+    /// The kind of profile that its hits are.
+    pub sampled: SampledProbe,
     /// `None`: others attach the program.
     pub(crate) spec: Option<ProbeSpec>,
 }
 
 impl UserProbe {
     /// The probes of a run. The one that others attach is the first: without a cookie, hits belong to that.
-    pub(crate) fn list<'spec>(
+    pub fn list<'spec>(
         specs: impl IntoIterator<Item = &'spec ProbeSpec>,
         loads_for_others: bool,
     ) -> Vec<Self> {
@@ -47,7 +48,7 @@ impl UserProbe {
     }
 
     /// Whether it is at a tracepoint of the kernel.
-    pub(crate) fn is_tracepoint(&self) -> bool {
+    pub fn is_tracepoint(&self) -> bool {
         self.spec.as_ref().is_some_and(ProbeSpec::is_tracepoint)
     }
 
@@ -109,7 +110,7 @@ pub(crate) struct ProgramProbe {
 
 /// Why a file has no place for a probe.
 #[derive(Debug, Error)]
-pub(crate) enum PlaceError {
+pub enum PlaceError {
     #[error(transparent)]
     Site(#[from] SiteError),
     /// The value is nowhere that the programs can read.

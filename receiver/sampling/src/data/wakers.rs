@@ -16,11 +16,11 @@ const KEPT_MAX: usize = 8 << 10;
 /// The end of a wait by another thread.
 #[derive(Clone, Debug)]
 pub(super) struct Release {
-    pub(super) waker: WakerSample,
+    pub waker: WakerSample,
     /// The time of the wait, with its weight.
     pub(super) delay_ns: u64,
-    pub(super) lock: LockSample,
-    pub(super) ended: EndedWait,
+    pub lock: LockSample,
+    pub ended: EndedWait,
 }
 
 impl Release {

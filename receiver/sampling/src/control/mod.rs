@@ -72,24 +72,24 @@ pub(super) struct Control {
 
 /// The counters of the control part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ControlCounts {
+pub struct ControlCounts {
     /// Process events, and scans of processes in `/proc`.
-    pub(crate) processes: RegistryCounters,
+    pub processes: RegistryCounters,
     /// Process events that were applied before all earlier ones had arrived.
-    pub(crate) process_events_unordered: u64,
+    pub process_events_unordered: u64,
     /// Reads of processes' memory, by result.
-    pub(crate) foreign_reads: ReadCounts,
+    pub foreign_reads: ReadCounts,
     /// The kernel memory of the maps for these reads, in bytes.
-    pub(crate) read_map_bytes: u64,
+    pub read_map_bytes: u64,
     /// Processes whose context can't be read because a privilege is missing.
-    pub(crate) contexts_refused: u64,
+    pub contexts_refused: u64,
     /// Files with a runtime whose loop is too scattered for walks.
-    pub(crate) interpreters_refused: u64,
+    pub interpreters_refused: u64,
     /// Files read again because a walk missed an evicted table.
-    pub(crate) tables_reloads: u64,
+    pub tables_reloads: u64,
     /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
-    pub(crate) tables_cut: u64,
-    pub(crate) saved_tables: SavedTableCounts,
+    pub tables_cut: u64,
+    pub saved_tables: SavedTableCounts,
 }
 
 impl Control {

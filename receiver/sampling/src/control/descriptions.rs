@@ -90,7 +90,7 @@ impl Descriptions {
     }
 
     /// The number of processes whose context can't be read because a privilege is missing.
-    pub(super) fn contexts_refused(&self) -> u64 {
+    pub(crate) fn contexts_refused(&self) -> u64 {
         self.contexts.refused()
     }
 

@@ -33,7 +33,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why a probe is not attached.
 #[derive(Debug, Error)]
-pub(crate) enum ProbeError {
+pub enum ProbeError {
     #[error("no profiled process has the file")]
     NoFile,
     #[error("the file of process {pid} can't be opened")]

@@ -10,11 +10,7 @@ use super::waits::ChargedWait;
 impl Data {
     /// The events of what is ready. `attribute_keys`: the names of the attributes that the threads of its process publish, by
     /// index.
-    pub(in crate::sampling) fn events_of(
-        &mut self,
-        ready: Ready,
-        attribute_keys: &[Box<str>],
-    ) -> Vec<SampleEvent> {
+    pub(crate) fn events_of(&mut self, ready: Ready, attribute_keys: &[Box<str>]) -> Vec<SampleEvent> {
         let events = match ready {
             Ready::Sample(walked) => self.events_of_sample(walked, attribute_keys),
             Ready::Event(event) => vec![event],

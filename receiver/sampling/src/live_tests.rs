@@ -25,8 +25,7 @@ use sidewinder_profile::{Frame, Marker};
 use sidewinder_render::Profile;
 use sidewinder_report::collect::{ProfileCollector, RecordingMetadata};
 
-use super::scope::SamplingScope;
-use super::{Sampler, SamplingError, SamplingOptions};
+use super::{Sampler, SamplingError, SamplingOptions, SamplingScope};
 
 /// A chain of calls without frame pointers that burns CPU at its end, and calls `probed` all the time.
 const PROGRAM: &str = r#"

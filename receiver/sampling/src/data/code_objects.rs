@@ -24,11 +24,11 @@ pub(super) struct CodeObjects {
 
 /// Functions that processes have sent, and that the receiver has dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct CodeObjectLosses {
+pub struct CodeObjectLosses {
     /// There was no room for them.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// No sample of their process came within [`TIMEOUT`].
-    pub(crate) expired: u64,
+    pub expired: u64,
 }
 
 impl AddAssign for CodeObjectLosses {

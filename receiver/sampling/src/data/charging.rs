@@ -21,7 +21,7 @@ impl Data {
     }
 
     /// Charges the waits in progress up to now. Those without a sample get one from now on.
-    pub(in crate::sampling) fn charge_waits(&mut self, profiler: &Profiler<'_>) {
+    pub(crate) fn charge_waits(&mut self, profiler: &Profiler<'_>) {
         for listed in self.list_waits(profiler) {
             match listed {
                 ListedWait::Found(found) => self.found_waits.add(found),
@@ -37,7 +37,7 @@ impl Data {
     }
 
     /// The ends, as of now, of the sampled waits in progress: for when sampling ends or pauses.
-    pub(in crate::sampling) fn waits_so_far(&mut self, profiler: &Profiler<'_>) -> Vec<WaitEnd> {
+    pub(crate) fn waits_so_far(&mut self, profiler: &Profiler<'_>) -> Vec<WaitEnd> {
         let sampled = |listed| match listed {
             ListedWait::Sampled { so_far, .. } => Some(so_far),
             ListedWait::Found(_) => None,
@@ -56,7 +56,7 @@ impl Data {
     }
 
     /// Ends the waits that were in progress when sampling ended.
-    pub(in crate::sampling) fn end_waits(&mut self, ends: Vec<WaitEnd>) {
+    pub(crate) fn end_waits(&mut self, ends: Vec<WaitEnd>) {
         for end in ends {
             self.end_wait(end);
         }

@@ -20,7 +20,7 @@ use sidewinder_unwind_table::{
 
 use super::groups::VmGroups;
 use super::walk::{CodeLocation, CodeLookup, walk};
-use crate::sampling::VmCode;
+use crate::VmCode;
 
 const FRAME_LIMIT: u32 = 12;
 

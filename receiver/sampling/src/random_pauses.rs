@@ -11,7 +11,7 @@ use sidewinder_base::interval_timer::IntervalTimer;
 
 /// Decides at the beginning of each interval whether to sample in it.
 #[derive(Clone, Debug)]
-pub(crate) struct RandomPauses {
+pub struct RandomPauses {
     interval: Duration,
     /// The share of the intervals in which to sample, in percent.
     sampled_percent: u32,
@@ -22,18 +22,18 @@ pub(crate) struct RandomPauses {
 
 impl RandomPauses {
     /// `None` if no interval is a pause.
-    pub(crate) fn new(interval: Duration, sampled: Percent) -> Option<Self> {
+    pub fn new(interval: Duration, sampled: Percent) -> Option<Self> {
         let sampled_percent = sampled.get();
         (sampled_percent < 100).then_some(Self { interval, sampled_percent, timer: None, is_paused: false })
     }
 
     /// Whether sampling is paused.
-    pub(super) fn is_paused(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
     /// Whether to pause or to continue from now on; `None`: neither.
-    pub(super) fn change(&mut self) -> Option<bool> {
+    pub fn change(&mut self) -> Option<bool> {
         self.change_at(Instant::now(), || rand::random_range(0..100))
     }
 

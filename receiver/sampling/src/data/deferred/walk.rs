@@ -12,7 +12,7 @@ use sidewinder_vm::LoopCode;
 
 use super::groups::VmGroups;
 use super::guess::{SnapshotStack, guess_caller};
-use crate::sampling::VmCode;
+use crate::VmCode;
 
 /// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);

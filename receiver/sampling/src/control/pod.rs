@@ -8,7 +8,7 @@ use sidewinder_bpf::{Container, EventError, EventScope, Opener, PodCgroup, own_c
 use sidewinder_process::{Pid, PodBounds, PodBoundsError, ProcRoot, ProcessDir};
 use tracing::warn;
 
-use crate::sampling::SamplingError;
+use crate::SamplingError;
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which is always idle.
 const FIRST_PID: u32 = 1;

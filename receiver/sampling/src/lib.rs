@@ -14,15 +14,18 @@
 //! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](sidewinder_message) for the reporter, which
 //! [`Sampler::take_messages`] returns.
 
+#![forbid(unsafe_code)]
+
 mod control;
 mod data;
 mod error;
 #[cfg(test)]
 mod live_tests;
 mod maintenance;
-pub(crate) mod options;
+mod options;
 mod poll_interval;
 mod random_pauses;
+mod user_probe;
 mod wakeup_jitter;
 
 use std::io;
@@ -36,17 +39,16 @@ use sidewinder_kind::SampledProbe;
 use sidewinder_message::Message;
 use sidewinder_tables::IncompleteTables;
 
-pub(crate) use self::control::scope;
+pub use self::control::scope::SamplingScope;
 use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode};
 use self::data::Data;
-#[cfg(test)]
-pub(crate) use self::data::FoundWaitCounts;
-pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
-pub(crate) use self::error::SamplingError;
+pub use self::data::{CodeObjectLosses, FoundWaitCounts, LongWaitCounts, SamplingTally, WaitCounts};
+pub use self::error::SamplingError;
 use self::maintenance::Maintenance;
-pub(crate) use self::options::SamplingOptions;
+pub use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
-pub(crate) use self::random_pauses::RandomPauses;
+pub use self::random_pauses::RandomPauses;
+pub use self::user_probe::UserProbe;
 use self::wakeup_jitter::WakeupJitter;
 
 /// How long a CPU may take to write an event after timestamping it.
@@ -55,7 +57,7 @@ const EVENT_DELAY_NS: u64 = 1_000_000;
 const DEFERRED_WALKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Owns the eBPF programs and the three parts of sampling, and runs them.
-pub(crate) struct Sampler<'obj> {
+pub struct Sampler<'obj> {
     profiler: Profiler<'obj>,
     control: Control,
     data: Data,
@@ -71,7 +73,7 @@ pub(crate) struct Sampler<'obj> {
 
 impl<'obj> Sampler<'obj> {
     /// Loads the programs and publishes the running processes. Sampling begins with [`start`](Self::start).
-    pub(crate) fn new(
+    pub fn new(
         storage: &'obj mut Storage,
         options: SamplingOptions,
         opener: Opener,
@@ -103,14 +105,14 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Has [polls](Self::poll) follow processes, while nothing is sampled, until the [start](Self::start).
-    pub(crate) fn hold(&mut self) -> Result<(), SamplingError> {
+    pub fn hold(&mut self) -> Result<(), SamplingError> {
         self.is_held = true;
         self.lists_first_waits = true;
         Ok(self.profiler.set_paused(true).map_err(LoadError::from)?)
     }
 
     /// Starts sampling.
-    pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
+    pub fn start(&mut self) -> Result<(), SamplingError> {
         if mem::take(&mut self.is_held) {
             self.profiler.set_paused(false).map_err(LoadError::from)?;
         }
@@ -125,12 +127,12 @@ impl<'obj> Sampler<'obj> {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub(crate) fn end_waits_when_readable(&mut self, fd: impl AsFd) -> io::Result<()> {
+    pub fn end_waits_when_readable(&mut self, fd: impl AsFd) -> io::Result<()> {
         self.profiler.end_waits_when_readable(fd)
     }
 
     /// Waits for records or events, at most for `timeout`, and processes them.
-    pub(crate) fn poll(&mut self, timeout: Duration) {
+    pub fn poll(&mut self, timeout: Duration) {
         self.wait(timeout);
         // Read before the rings: all records and events up to this time are already in them.
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
@@ -180,7 +182,7 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Takes the messages since the last call, in order.
-    pub(crate) fn take_messages(&mut self) -> Vec<Message> {
+    pub fn take_messages(&mut self) -> Vec<Message> {
         mem::take(&mut self.outbox)
     }
 
@@ -203,7 +205,7 @@ impl<'obj> Sampler<'obj> {
 
     /// Stops sampling, and processes what is still in the rings. Waits for deferred walks until `walk_until` at the latest.
     /// Returns when sampling ended, by `CLOCK_MONOTONIC`.
-    pub(crate) fn stop(&mut self, walk_until: Option<Instant>) -> u64 {
+    pub fn stop(&mut self, walk_until: Option<Instant>) -> u64 {
         self.profiler.stop();
         let end_ns = monotonic_ns();
         let waits_so_far = self.data.waits_so_far(&self.profiler);
@@ -226,47 +228,47 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// The outcomes of all interrupts since the start.
-    pub(crate) fn tally(&self) -> SamplingTally {
+    pub fn tally(&self) -> SamplingTally {
         self.data.tally(&self.profiler)
     }
 
     /// The counters of the control part.
-    pub(crate) fn control_counts(&self) -> ControlCounts {
+    pub fn control_counts(&self) -> ControlCounts {
         self.control.counts()
     }
 
     /// The processes whose runtime's state we may not read, so that their stacks have none of its frames.
-    pub(crate) fn denied_runtimes(&self) -> Vec<sidewinder_process::ProcessKey> {
+    pub fn denied_runtimes(&self) -> Vec<sidewinder_process::ProcessKey> {
         self.control.denied_runtimes()
     }
 
     /// The probes that are attached nowhere.
-    pub(crate) fn unattached_probes(&self) -> Vec<SampledProbe> {
+    pub fn unattached_probes(&self) -> Vec<SampledProbe> {
         self.control.probes.unattached().collect()
     }
 
     /// The files that have no whole unwind table now, for lack of memory.
-    pub(crate) fn incomplete_tables(&self) -> IncompleteTables {
+    pub fn incomplete_tables(&self) -> IncompleteTables {
         self.control.incomplete_tables(&self.profiler)
     }
 
     /// The profiler, for its counters.
-    pub(crate) fn profiler(&self) -> &Profiler<'obj> {
+    pub fn profiler(&self) -> &Profiler<'obj> {
         &self.profiler
     }
 
     /// Whether the scope is the profiler's own pod.
-    pub(crate) fn is_pod_scope(&self) -> bool {
+    pub fn is_pod_scope(&self) -> bool {
         self.control.membership.scope.is_pod
     }
 
     /// Whether every process in scope has exited, and none can come into scope.
-    pub(crate) fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.control.membership.scope.is_empty()
     }
 
     /// What the user loses if the eBPF programs' list of processes was full; `None` if it never was.
-    pub(crate) fn scope_list_full_cost(&self) -> Option<&'static str> {
+    pub fn scope_list_full_cost(&self) -> Option<&'static str> {
         self.control.membership.full_list_cost(&self.profiler)
     }
 }

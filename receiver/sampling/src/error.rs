@@ -9,23 +9,41 @@ use super::control::ProbeError;
 
 /// Why sampling can't start.
 #[derive(Debug, Error)]
-pub(crate) enum SamplingError {
+pub enum SamplingError {
+    /// The eBPF programs can't be loaded or attached.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// `/proc` can't be listed.
     #[error("can't read the running processes")]
     Scan(#[source] ProcfsError),
+    /// Nothing tells where our pod ends.
     #[error(transparent)]
     NoPod(#[from] PodBoundsError),
+    /// A process of the scope is not there.
     #[error("no process {0}: it has ended, or is not in this PID namespace")]
     NoProcess(u32),
+    /// The kernel doesn't permit the rate.
     #[error(
         "{wanted} samples a second are more than this machine allows: kernel.perf_event_max_sample_rate is {allowed}"
     )]
-    Rate { wanted: u32, allowed: u32 },
+    Rate {
+        /// Samples a second on each CPU.
+        wanted: u32,
+        /// What `kernel.perf_event_max_sample_rate` says.
+        allowed: u32,
+    },
+    /// A thread can't be started.
     #[error("can't start a thread")]
     Thread(#[source] std::io::Error),
+    /// A probe that the user requires is attached nowhere.
     #[error("can't place the probe {probe}")]
-    Probe { probe: String, source: ProbeError },
+    Probe {
+        /// As the user gave it.
+        probe: String,
+        /// Why.
+        source: ProbeError,
+    },
+    /// The memory for tables is less than one table takes.
     #[error("a budget of {0} bytes has no room for any unwind table")]
     Budget(u64),
 }

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::pod::{self, Pod};
 use super::processes::ProcessTracker;
 use super::scope::{ForkedProcess, ListChange, SamplingScope};
-use crate::sampling::SamplingError;
+use crate::SamplingError;
 
 /// How long startup waits for the scan of a process that the configuration names.
 const NAMED_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_secs(2);

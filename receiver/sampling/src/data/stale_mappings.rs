@@ -13,7 +13,7 @@ use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_message::file_location;
 use sidewinder_process::{FileId, MappingSet, Process};
 
-use crate::sampling::ProcessView;
+use crate::ProcessView;
 
 /// Compares stacks with the mappings of their process.
 #[derive(Debug, Default)]

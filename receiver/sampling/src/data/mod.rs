@@ -32,7 +32,7 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{Stack, file_location};
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
-pub(crate) use self::code_objects::CodeObjectLosses;
+pub use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode, VmGroups};
 use self::found_waits::FoundWaits;
@@ -43,10 +43,9 @@ pub(super) use self::ready::Ready;
 use self::ready::WalkedSample;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
-#[cfg(test)]
-pub(crate) use self::tally::FoundWaitCounts;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+pub use self::tally::WaitCounts;
+pub use self::tally::{FoundWaitCounts, LongWaitCounts, SamplingTally};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use self::wakers::Wakers;
@@ -54,8 +53,8 @@ use super::{ProcessView, Request, SamplingOptions};
 
 /// The data part's state.
 #[derive(Debug)]
-pub(super) struct Data {
-    pub(super) stacks: StackCache,
+pub(crate) struct Data {
+    pub stacks: StackCache,
     pending: PendingSamples,
     deferred: DeferredWalks,
     code_objects: CodeObjects,
@@ -71,7 +70,7 @@ pub(super) struct Data {
     ready: Vec<Ready>,
     frame_limit: usize,
     /// The kinds of samples that are taken.
-    pub(super) kinds: KindSet,
+    pub kinds: KindSet,
     /// The kinds of profile that are made of them.
     profiles: KindSet,
     events: u64,
@@ -166,7 +165,7 @@ impl Data {
 
     /// Releases the pending samples from before a time. The caller has applied all process events up to that time, and none
     /// after it.
-    pub(super) fn release(&mut self, before_ns: u64, view: &mut ProcessView<'_>) {
+    pub(crate) fn release(&mut self, before_ns: u64, view: &mut ProcessView<'_>) {
         for (sample, stack) in self.pending.take_before(before_ns, &mut self.stacks) {
             self.take_sample(sample, stack, view);
         }
@@ -305,7 +304,7 @@ impl Data {
     }
 
     /// The outcomes of all interrupts since the start.
-    pub(super) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
+    pub(crate) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
         let of_kind = |kind: Kind| {
             let sample_kind = SampleKind::of(kind, &self.kinds)?;
             let mut interrupts = profiler.interrupts(sample_kind);

@@ -17,7 +17,7 @@ use self::matcher::{Matcher, ProcessTraits, read_command_line};
 
 /// The rules of the scope, and the processes that they currently include or exclude.
 #[derive(Clone, Debug)]
-pub(crate) struct SamplingScope {
+pub struct SamplingScope {
     /// Whether the scope is the profiler's own pod.
     pub(crate) is_pod: bool,
     /// Whether a process brings its whole container into scope.
@@ -56,7 +56,7 @@ enum ListedSince {
 
 /// A process, and when it was forked, by `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ForkedProcess {
+pub struct ForkedProcess {
     pub(crate) pid: u32,
     pub(crate) forked_ns: u64,
 }
@@ -78,30 +78,31 @@ pub(crate) enum ListChange {
 
 impl SamplingScope {
     /// Every process in our PID namespace.
-    pub(crate) fn whole_node() -> Self {
+    pub fn whole_node() -> Self {
         Self::from_config(&sidewinder_config::Scope::default())
     }
 
     /// These processes and their descendants.
-    pub(crate) fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
+    pub fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
         let mut scope = Self::whole_node();
         scope.include.pids = pids.into_iter().collect();
         scope
     }
 
     /// A process that is about to execute a command, from that exec on, and its descendants.
-    pub(crate) fn from_command(pid: u32) -> Self {
+    pub fn from_command(pid: u32) -> Self {
         Self { begins_at_exec: true, ..Self::from_pids([pid]) }
     }
 
     /// Processes with these names, running or started later, and their descendants. `*` and `?` are wildcards.
-    pub(crate) fn from_names(names: &[String]) -> Self {
+    pub fn from_names(names: &[String]) -> Self {
         let mut scope = Self::whole_node();
         scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
         scope
     }
 
-    pub(crate) fn from_config(config: &sidewinder_config::Scope) -> Self {
+    /// The scope that a configuration describes.
+    pub fn from_config(config: &sidewinder_config::Scope) -> Self {
         use sidewinder_config::ScopeMode;
         Self {
             is_pod: matches!(config.mode, ScopeMode::Pod | ScopeMode::Container),
@@ -120,7 +121,7 @@ impl SamplingScope {
     }
 
     /// The same processes without their descendants. Only for scopes without exclusions.
-    pub(crate) fn without_children(self) -> Self {
+    pub fn without_children(self) -> Self {
         Self { has_children: false, ..self }
     }
 
@@ -130,7 +131,7 @@ impl SamplingScope {
     }
 
     /// How the programs interpret the list.
-    pub(crate) fn mode(&self) -> TaskFilter {
+    pub fn mode(&self) -> TaskFilter {
         match (self.include.is_empty(), self.exclude.is_empty()) {
             (false, _) => TaskFilter::Listed,
             (true, false) => TaskFilter::Unlisted,
@@ -144,7 +145,7 @@ impl SamplingScope {
     }
 
     /// The processes that are included by PID.
-    pub(crate) fn pids(&self) -> Vec<u32> {
+    pub fn pids(&self) -> Vec<u32> {
         self.include.pids.iter().copied().collect()
     }
 
@@ -184,7 +185,7 @@ impl SamplingScope {
     }
 
     /// Whether a process is in scope.
-    pub(crate) fn contains(&self, pid: u32) -> bool {
+    pub fn contains(&self, pid: u32) -> bool {
         let is_selected = match self.mode() {
             TaskFilter::All => true,
             TaskFilter::Listed => self.listed.contains_key(&pid),
@@ -234,7 +235,7 @@ impl SamplingScope {
     }
 
     /// Takes the processes that are to be added to the programs' list.
-    pub(crate) fn take_pending(&mut self) -> Vec<ForkedProcess> {
+    pub fn take_pending(&mut self) -> Vec<ForkedProcess> {
         std::mem::take(&mut self.pending)
     }
 
@@ -334,7 +335,7 @@ impl SamplingScope {
     }
 
     /// The number of containers that have come into scope. When it grows, all processes have to be evaluated again.
-    pub(crate) fn containers(&self) -> usize {
+    pub fn containers(&self) -> usize {
         self.containers.len()
     }
 
@@ -349,7 +350,7 @@ impl SamplingScope {
     }
 
     /// Whether no process is in scope, and none can come into scope.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.mode() == TaskFilter::Listed && self.listed.is_empty() && !self.has_patterns()
     }
 }

@@ -28,49 +28,59 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 
 /// What to sample, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct SamplingOptions {
-    pub(crate) scope: SamplingScope,
-    pub(crate) kinds: KindSet,
+pub struct SamplingOptions {
+    /// The processes that are sampled.
+    pub scope: SamplingScope,
+    /// The kinds of profile.
+    pub kinds: KindSet,
     /// The probes among the kinds.
-    pub(crate) probes: Vec<UserProbe>,
+    pub probes: Vec<UserProbe>,
     /// Whether it is an error if a probe can't be attached to any file of the processes in scope at the start.
-    pub(crate) requires_probes: bool,
+    pub requires_probes: bool,
     /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
-    pub(crate) off_cpu_threshold: f64,
+    pub off_cpu_threshold: f64,
     /// Whether threads in scope may have begun to wait before the start: those of processes that are running then.
-    pub(crate) lists_first_waits: bool,
+    pub lists_first_waits: bool,
     /// How often threads that wait on are charged.
-    pub(crate) report_interval: Duration,
+    pub report_interval: Duration,
     /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
-    pub(crate) lock_threshold: f64,
+    pub lock_threshold: f64,
     /// `None`: the best mode that the kernel supports.
-    pub(crate) walk: Option<WalkMode>,
+    pub walk: Option<WalkMode>,
     #[cfg(test)]
     pub(crate) test_programs: bool,
-    pub(crate) frame_limit: u32,
-    pub(crate) kernel_frames: bool,
+    /// The most frames of a stack.
+    pub frame_limit: u32,
+    /// Whether stacks have the kernel's frames.
+    pub kernel_frames: bool,
     /// The runtimes whose frames stacks have.
-    pub(crate) runtimes: RuntimeSet,
-    pub(crate) unwind_mode: UnwindMode,
-    pub(crate) unwind_overrides: Vec<UnwindOverride>,
-    pub(crate) unwind_trust: TrustedSide,
+    pub runtimes: RuntimeSet,
+    /// How binaries are unwound that no override names.
+    pub unwind_mode: UnwindMode,
+    /// How particular binaries are unwound. The first that names a binary wins.
+    pub unwind_overrides: Vec<UnwindOverride>,
+    /// What is right where a file's rows and its machine code disagree.
+    pub unwind_trust: TrustedSide,
     /// Where tables are saved, if they are.
-    pub(crate) saved_tables: Option<Arc<SavedTables>>,
-    pub(crate) trace_context: TraceContext,
+    pub saved_tables: Option<Arc<SavedTables>>,
+    /// Which of the attributes that threads publish are kept.
+    pub trace_context: TraceContext,
     /// The CPUs that are sampled, as far as they are online.
-    pub(crate) sampled_cpus: CpuIds,
-    pub(crate) pauses: Option<RandomPauses>,
+    pub sampled_cpus: CpuIds,
+    /// When sampling pauses, if it does.
+    pub pauses: Option<RandomPauses>,
     /// What is logged of the kernel's verifier.
-    pub(crate) verifier_log: VerifierLog,
+    pub verifier_log: VerifierLog,
     /// Processes younger than this are not sampled.
-    pub(crate) min_process_age: Duration,
+    pub min_process_age: Duration,
     /// The names of the environment variables that are sent with a process.
-    pub(crate) include_env_vars: Arc<[Box<str>]>,
-    pub(crate) budget: SamplingBudget,
+    pub include_env_vars: Arc<[Box<str>]>,
+    /// The memory that sampling may use.
+    pub budget: SamplingBudget,
     /// Where to look for debug files.
-    pub(crate) debug_roots: Arc<DebugRoots>,
+    pub debug_roots: Arc<DebugRoots>,
     /// Supervises the threads that build tables.
-    pub(crate) threads: ThreadSupervisor,
+    pub threads: ThreadSupervisor,
 }
 
 /// How often interactive commands show new events.
@@ -80,7 +90,7 @@ const SNAPSHOTS_BYTES: usize = 64 << 20;
 
 impl SamplingOptions {
     /// The options for interactive commands.
-    pub(crate) fn interactive(
+    pub fn interactive(
         scope: SamplingScope,
         kinds: KindSet,
         tables_bytes: u64,
@@ -123,7 +133,7 @@ impl SamplingOptions {
     }
 
     /// Adapts the options to processes that are already running, and their children.
-    pub(crate) fn for_running_processes(mut self) -> Self {
+    pub fn for_running_processes(mut self) -> Self {
         self.budget.rings = self.budget.rings.for_running_processes();
         self
     }
