@@ -28,19 +28,19 @@ use self::table::layout_of_table;
 pub(crate) use self::top::TopArgs;
 pub(crate) use self::view::{DiffArgs, ViewArgs};
 
-/// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
+/// A continuous profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
-/// With a configuration and no command it runs as configured: it profiles the processes in the receiver's scope and sends
-/// profiles to the exporters, until it is stopped.
+/// With a configuration and no command, it runs as configured: it profiles the processes in the receiver's scope and sends
+/// profiles to the exporters until it is stopped.
 #[derive(Debug, Parser)]
 #[command(
     name = "sidewinder",
     version,
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        sidewinder record -F 997 -d 10s -o profile.html -a          this whole machine, as a flame graph\n  \
+        sidewinder record -F 997 -d 10s -o profile.html -a          the whole machine, as a flame graph\n  \
         sidewinder record -o out.pb.gz -- ./server --port 8080      a command, for `go tool pprof`\n  \
-        sidewinder --config sidewinder.yaml                         beside an OpenTelemetry Collector\n  \
+        sidewinder --config sidewinder.yaml                         continuously, for an OpenTelemetry Collector\n  \
         sidewinder check                                            what this kernel allows\n\n\
         Exit codes: 0 success, 1 runtime, 2 usage or configuration, 3 privilege or kernel."
 )]
@@ -54,107 +54,107 @@ pub(crate) struct Cli {
 /// A command other than running as configured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run as configured; the command may be left out where a configuration is given
+    /// Run as configured; `run` can be omitted if a configuration is given
     #[command(after_help = "Examples:\n  \
         sidewinder run --config sidewinder.yaml\n  \
         sidewinder run --config env:SIDEWINDER_CONFIG --set exporters.otlp_grpc.endpoint=collector:4317\n  \
         OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n  \
-        sidewinder run --ui                          and look at http://localhost:7878/\n\n\
-        Without a configuration, and without OTEL_EXPORTER_OTLP_ENDPOINT, profiles are written to ./profile.otlp.\n\
-        Reloads its configuration on SIGHUP, and when one of its files changes.")]
+        sidewinder run --ui                          with a live page on http://localhost:7878/\n\n\
+        Without a configuration or OTEL_EXPORTER_OTLP_ENDPOINT, profiles are written to ./profile.otlp.\n\
+        The configuration is reloaded on SIGHUP and when one of its files changes.")]
     Run(RunArgs),
-    /// Profile for a while and write a file
+    /// Record a profile into a file
     #[command(after_help = record::EXAMPLES, after_long_help = record::LONG_HELP)]
     Record(RecordArgs),
-    /// Show the busiest functions and processes in the terminal, while they run
+    /// Show the busiest functions and processes in the terminal, live
     #[command(after_help = "Examples:\n  \
         sidewinder top                     every process\n  \
         sidewinder top -p 1234 -F 997\n  \
         sidewinder top --off-cpu --sort self --rows 10\n  \
         sidewinder top --comm 'nginx*'\n\n\
         Keys: q quits, ? lists all keys, Tab shows processes, s, t and n sort by self, total and name, / filters, f switches between \
-        short and full names, i folds inlined functions, + and - change the time that is shown, p pauses, the arrows scroll.")]
+        short and full names, i folds inlined functions, + and - change the time range, p pauses, the arrows scroll.")]
     Top(TopArgs),
     /// Show a profile in the browser, or write it in another format
     #[command(after_help = "Examples:\n  \
-        sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
-        sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
-        sidewinder view --source-path . profile.otlp     with the costs of lines beside the source\n  \
+        sidewinder view profile.otlp                 prints an address to open; Ctrl-C quits\n  \
+        sidewinder view -o out.html cpu.pb.gz        writes the page to a file\n  \
+        sidewinder view --source-path . profile.otlp     with the cost of each source line\n  \
         sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
         sidewinder view --table --rows 40 cpu.pb.gz  the busiest functions, in the terminal\n  \
         perf record -g ./server && sidewinder view perf.data\n  \
         sidewinder view --listen                     shows what an OpenTelemetry profiler sends here\n\n\
-        Reads OTLP, pprof, folded stacks, perf.data and what `perf script` prints, and writes every format that \
-        record does. The page is served on this machine only, under an address that cannot be guessed.")]
+        Reads OTLP, pprof, folded stacks, perf.data and the output of `perf script`, and writes every format that \
+        `record` does. The page is served to this machine only, at an address that cannot be guessed.")]
     View(ViewArgs),
-    /// Show what each line or each instruction of a function costs, in the terminal
+    /// Show the cost of each line or instruction of a function, in the terminal
     #[command(after_help = "Examples:\n  \
         sidewinder annotate profile.otlp parse_value --source-path src\n  \
         sidewinder annotate profile.otlp parse_value --assembly | less\n\n\
-        Lines and instructions have their self and total shares of all samples: a call has the share of what it calls, and calls \
-        that were inlined at a line are named behind it. `view` shows the same in the browser.")]
+        Each line or instruction is shown with its self and total share of all samples. A call's total includes its callee, and \
+        functions inlined at a line are named after it. `view` shows the same in the browser.")]
     Annotate(AnnotateArgs),
-    /// Compare two profiles: a table here, and the page in the browser
+    /// Compare two profiles, as a table and as a page in the browser
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
         sidewinder diff -o change.html before.otlp after.otlp\n  \
-        sidewinder diff --requests 1200,1500 before.otlp after.otlp     CPU time of a request\n  \
+        sidewinder diff --requests 1200,1500 before.otlp after.otlp     CPU time per request\n  \
         sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
-        By default shares of all samples are compared, so the profiles may have different lengths. P is the probability that \
-        chance makes such a change: one that chance explains is marked with ~, it is noise. Binaries with another name, as \
-        app-1.2 and app-1.3, are compared if most of their functions are the same.")]
+        By default, shares of all samples are compared, so the recordings may differ in length. P is the probability of such a \
+        change by chance; ~ marks a change that is noise. Binaries whose names differ, such as app-1.2 and app-1.3, are compared \
+        if most of their functions are the same.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \
-        sidewinder inspect /usr/bin/openssl                 how it is unwound, and how large its table is\n  \
-        sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    the row of an address\n  \
+        sidewinder inspect /usr/bin/openssl                 how it is unwound, and the size of its table\n  \
+        sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    the row for an address\n  \
         sidewinder inspect --rows '[vdso]'\n  \
-        sidewinder inspect --validate ./server              where the file contradicts its own code")]
+        sidewinder inspect --validate ./server              where unwind information contradicts the code")]
     Inspect(InspectArgs),
-    /// Report what this kernel and these privileges allow, what missing features cost, and what is read of each runtime
+    /// Report what this kernel and these privileges allow, what is lost without the rest, and how each runtime is supported
     #[command(after_help = "Examples:\n  \
         sidewinder check\n  \
-        sidewinder check -p 1234                     what this process runs, and whether it can be read\n  \
+        sidewinder check -p 1234                     which runtimes this process contains, and whether they can be read\n  \
         kubectl exec POD -c sidewinder -- /sidewinder check\n  \
         sidewinder check --json | jq -r '.checks[] | select(.state != \"ok\") | .id + \": \" + .next'\n\n\
         A check is ok, limited (profiling works with a restriction) or missing (nothing works without it). \
-        Colours are for terminals; NO_COLOR=1 switches them off.\n\n\
-        Exit codes: 0 ready to profile, 1 no such process, 3 something is missing, or a process can't be read.")]
+        Output to a terminal is coloured; NO_COLOR=1 disables that.\n\n\
+        Exit codes: 0 ready to profile, 1 no such process, 3 something is missing or a process can't be read.")]
     Check(CheckArgs),
-    /// Report on the profilers that run here: what they sample, what they sent, and what is wrong
+    /// Report on the profilers running here: what they sample, what they have sent, and what is wrong
     #[command(after_help = "Examples:\n  \
         sidewinder status\n  \
         kubectl exec POD -c sidewinder -- /sidewinder status\n  \
         sidewinder status --json | jq '.problems[]'\n\n\
-        Lists problems first, each with a next step: current ones, and losses of the last five minutes.\n\n\
-        Exit codes: 0 healthy, 1 something is wrong, or no profiler responds.")]
+        Problems come first, each with a next step: current ones, and losses in the last five minutes.\n\n\
+        Exit codes: 0 healthy, 1 something is wrong or no profiler responds.")]
     Status(StatusArgs),
-    /// Check whether the profilers that run here are up, for a probe; `status` reports degradations
+    /// Check whether the profilers running here are up, for a liveness probe; `status` reports degradations
     #[command(after_help = "Examples:\n  \
         sidewinder health && echo up\n  \
         livenessProbe: { exec: { command: [/sidewinder, health] } }      in a container's spec\n\n\
-        Exit codes: 0 all are up, 1 one is not, or none responds.")]
+        Exit codes: 0 all are up, 1 one is down or none responds.")]
     Health(HealthArgs),
-    /// Check the configuration and the files that it names, and report everything that is wrong at once
+    /// Check the configuration and the files that it names, and report all errors at once
     #[command(after_help = "Examples:\n  \
         sidewinder validate --config sidewinder.yaml\n  \
         sidewinder validate --config base.yaml --config site.yaml --set receivers::profiling::samples_per_second=19\n  \
-        sidewinder validate --skip-files --config relay.yaml        in CI, for a pod that has the files\n\n\
-        Opens certificates, keys, tokens and passwords, and looks for the directories of queues and output files. Nothing is \
-        changed.\n\n\
-        Exit codes: 0 valid, with warnings or without, 2 invalid.")]
+        sidewinder validate --skip-files --config relay.yaml        in CI, where the files are missing\n\n\
+        Opens certificates, keys, tokens and passwords, and checks that the directories of queues and output files exist. Nothing \
+        is changed.\n\n\
+        Exit codes: 0 valid, possibly with warnings, 2 invalid.")]
     Validate(ValidateArgs),
-    /// Print the effective configuration, with defaults filled in
+    /// Print the effective configuration, including defaults
     #[command(after_help = "Examples:\n  \
         sidewinder print-config --config sidewinder.yaml\n  \
         sidewinder print-config --config base.yaml --config site.yaml --format json | jq .exporters\n\n\
         Secrets are shown as [REDACTED], unless --mode unredacted is given.")]
     PrintConfig(PrintConfigArgs),
-    /// List the components that a configuration can name
+    /// List the components available to a configuration
     #[command(after_help = "Examples:\n  \
         sidewinder components")]
     Components,
-    /// Write completions for a shell
+    /// Print shell completions
     #[command(after_help = "Examples:\n  \
         sidewinder completions bash > /etc/bash_completion.d/sidewinder\n  \
         sidewinder completions zsh > \"${fpath[1]}/_sidewinder\"")]
@@ -162,11 +162,11 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Write manual pages, one for each command
+    /// Write one manual page per command
     #[command(after_help = "Examples:\n  \
         sidewinder manual /usr/local/share/man/man1")]
     Manual {
-        /// The folder to write to, which is created if it does not exist
+        /// The directory to write to; created if it does not exist
         folder: PathBuf,
     },
 }
@@ -174,10 +174,10 @@ pub(crate) enum Command {
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// A YAML file, or file:PATH, env:NAME, yaml:TEXT; of several, later ones win: maps merge, lists are replaced
+    /// A YAML file, or file:PATH, env:NAME, yaml:TEXT; repeatable: later ones win, maps are merged, lists replaced
     #[arg(long, value_name = "SOURCE")]
     pub(crate) config: Vec<String>,
-    /// A single setting, as a.b=c or a::b=c; applied last
+    /// A single setting, a.b=c or a::b=c; applied last; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Feature gates to enable (id) or disable (-id), separated by commas
@@ -189,7 +189,7 @@ pub(crate) struct ConfigArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Serve a live page on this machine: the same as --set service.ui.enabled=true
+    /// Serve a live page on this machine; the same as --set service.ui.enabled=true
     #[arg(long)]
     pub(crate) ui: bool,
 }
@@ -198,7 +198,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Don't look for the files and directories that the configuration names: the service runs elsewhere
+    /// Don't check the files and directories that the configuration names, because the service runs elsewhere
     #[arg(long)]
     pub(crate) skip_files: bool,
 }
@@ -221,18 +221,18 @@ impl RunArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum UnwindArg {
-    /// By frame pointers where they are proven, by tables elsewhere
+    /// Frame pointers where they are proven, tables elsewhere
     Auto,
-    /// By frame pointers only
+    /// Frame pointers only
     FramePointers,
-    /// By tables only
+    /// Tables only
     Tables,
 }
 
 /// How functions are named in output for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum NamesArg {
-    /// By what tells them apart from the others of the profile, as `_Executor<…>::_M_dfs`
+    /// Only what distinguishes them within the profile, for example `_Executor<…>::_M_dfs`
     Short,
     /// With namespaces, template arguments, parameters and packages
     Full,
@@ -250,37 +250,37 @@ impl From<NamesArg> for NameStyle {
 /// The format in which a profile is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum FormatArg {
-    /// OpenTelemetry ProfilesData, as .otlp
+    /// OpenTelemetry ProfilesData (.otlp)
     Otlp,
-    /// As .pb.gz
+    /// pprof (.pb.gz)
     Pprof,
-    /// A line for each stack, as .folded
+    /// Folded stacks, one per line (.folded)
     Folded,
-    /// A flame graph as a picture, as .svg
+    /// A flame graph as an image (.svg)
     Svg,
-    /// The page, as .html
+    /// The interactive page (.html)
     Html,
-    /// As .firefox.json
+    /// Firefox Profiler (.firefox.json)
     Firefox,
-    /// As .speedscope.json
+    /// speedscope (.speedscope.json)
     Speedscope,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// An executable or a shared library; [vdso] for the kernel's
+    /// An executable or a shared library; [vdso] for the kernel's vDSO
     pub(crate) file: PathBuf,
-    /// Print every row: start, CFA, frame pointer, return address, separated by tabs
+    /// Print every row, tab-separated: start, CFA, frame pointer, return address
     #[arg(long, conflicts_with = "ranges")]
     pub(crate) rows: bool,
-    /// Print every range with its mode and the reason
+    /// Print every range with its mode and the reason for it
     #[arg(long)]
     pub(crate) ranges: bool,
-    /// Print the row of one address, as stated in the file
+    /// Print the row for one address, as given in the file
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["rows", "ranges"])]
     pub(crate) pc: Option<u64>,
-    /// Check the rows against the machine code: print each row that contradicts it (start, end, which statement,
-    /// the row, what the code does, separated by tabs), then one line with the counts. Exits with 0 in any case
+    /// Check the rows against the machine code: print each row that contradicts it (tab-separated: start, end, the
+    /// statement, the row, what the code does), then one line of counts. The exit code is 0 in any case
     #[arg(long, conflicts_with_all = ["rows", "ranges", "pc"])]
     pub(crate) validate: bool,
     /// How stacks would be unwound
@@ -290,11 +290,11 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Also report which language runtimes a process contains, and whether their frames and names can be read now; may be
-    /// given several times, or as a list with commas
+    /// Report which language runtimes this process contains, and whether their frames and names can be read now;
+    /// repeatable or comma-separated
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
-    /// Also list what works, and what each language runtime takes
+    /// Also list what works, and what each language runtime needs
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) verbose: bool,
     /// Print JSON
@@ -327,10 +327,10 @@ pub(crate) struct HealthArgs {
 pub(crate) struct PrintConfigArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Whether secrets are shown
+    /// Whether to show secrets
     #[arg(long, default_value = "redacted")]
     pub(crate) mode: PrintModeArg,
-    /// The notation to print
+    /// The output format
     #[arg(long, default_value = "yaml")]
     pub(crate) format: PrintFormatArg,
 }
@@ -363,7 +363,7 @@ fn cpus(list: &str) -> Result<CpuIds, String> {
 
 fn wait_fraction(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (f64::MIN_POSITIVE..=1.0).contains(fraction));
-    fraction.ok_or_else(|| "not a fraction above 0, and at most 1".to_owned())
+    fraction.ok_or_else(|| "not a fraction greater than 0 and at most 1".to_owned())
 }
 
 fn probe(text: &str) -> Result<ProbeSpec, String> {
@@ -373,7 +373,7 @@ fn probe(text: &str) -> Result<ProbeSpec, String> {
 /// A PID or a TID.
 fn process(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| *pid > 0);
-    pid.ok_or_else(|| "not an ID above 0; to select processes by name, use --comm".to_owned())
+    pid.ok_or_else(|| "not a positive ID; use --comm to select processes by name".to_owned())
 }
 
 fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {

@@ -6,12 +6,12 @@ use sidewinder_debug_files::debuginfod::{Debuginfod, DebuginfodError, Debuginfod
 
 #[derive(Debug, Args)]
 pub(crate) struct DebuginfodArgs {
-    /// Download debug information that is missing here, from the servers in DEBUGINFOD_URLS or from these
+    /// Download missing debug information from the servers in DEBUGINFOD_URLS, or from these
     ///
-    /// For the names, lines and inlined calls of stripped binaries. Servers learn the build IDs of these, and with `annotate`
-    /// and a page that is served the paths of their sources. Files are kept in DEBUGINFOD_CACHE_PATH, by default
+    /// It provides the names, lines and inlined calls of stripped binaries. Servers learn their build IDs and, from `annotate`
+    /// and a served page, the paths of their sources. Files are kept in DEBUGINFOD_CACHE_PATH, by default
     /// ~/.cache/debuginfod_client, for a week after their last use. A server that does not respond is not asked again.
-    /// http_proxy, https_proxy, all_proxy and no_proxy are used as by curl.
+    /// http_proxy, https_proxy, all_proxy and no_proxy work as in curl.
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, help_heading = "Code")]
     #[expect(clippy::option_option, reason = "the flag may have a value")]
     debuginfod: Option<Option<ServerUrls>>,

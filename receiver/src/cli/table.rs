@@ -5,17 +5,17 @@ use sidewinder_render::{DEFAULT_ROWS, FunctionOrder, InlinedFunctions, TableOpti
 
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// The most functions in a table
+    /// The maximum number of functions in a table
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     rows: Option<u32>,
     /// Sort functions by self or total
     ///
-    /// By default by total where samples are waits, all of which end in the same functions, and by self elsewhere.
+    /// The default is total for waits, which all end in the same few functions, and self otherwise.
     #[arg(long, value_name = "COLUMN", hide_possible_values = true, hide_short_help = true)]
     sort: Option<SortArg>,
-    /// Which inlined functions have rows: all, own or none
+    /// Which inlined functions get rows: all, own or none
     ///
-    /// The others are folded into the function that they were inlined into: with `own`, those of standard libraries, such as
+    /// The others are folded into the function that they were inlined into; `own` folds those of standard libraries, such as
     /// `core::ptr::write`.
     #[arg(
         long,
@@ -72,7 +72,7 @@ enum SortArg {
 enum InlinesArg {
     /// Every inlined function
     All,
-    /// Those of the program, without those of standard libraries
+    /// The program's, but not standard libraries'
     Own,
     /// None
     None,

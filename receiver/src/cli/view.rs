@@ -13,25 +13,25 @@ pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
     #[arg(required_unless_present = "listen")]
     pub(crate) file: Option<PathBuf>,
-    /// Show what profilers and Collectors send over OTLP to this address, while it arrives
+    /// Show what profilers and Collectors send to this address over OTLP, as it arrives
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names", "table"])]
     pub(crate) listen: Option<ListenAddress>,
-    /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
-    /// event, as cycles:P; by default those of CPU time, or the first
+    /// Which profiles to show if a file holds several: by sample type in .otlp (off_cpu, faults), by event in perf's files
+    /// (cycles:P); by default CPU time, or the first
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,
-    /// Write it to this file instead; its suffix sets the format, as with record
+    /// Write to this file instead; its suffix sets the format, as with `record`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
+    /// The format, regardless of the file's suffix, for example for -o /dev/stdout
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<FormatArg>,
-    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
-    /// tools always have full names
+    /// How to show function names; by default full in folded stacks, and short in pages, images and tables. Other tools' formats
+    /// always have full names
     #[arg(long, value_name = "STYLE")]
     pub(crate) names: Option<NamesArg>,
-    /// Print a table of the busiest functions, of each type of profile, instead of showing the page; with --output, besides writing
-    /// the file
+    /// Print a table of the busiest functions for each type of profile instead of showing the page; with --output, in addition to
+    /// writing the file
     #[arg(long)]
     pub(crate) table: bool,
     #[command(flatten)]
@@ -44,26 +44,25 @@ pub(crate) struct ViewArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The profile to compare with
+    /// The earlier profile
     pub(crate) before: PathBuf,
-    /// The profile that is compared
+    /// The later profile
     pub(crate) after: PathBuf,
-    /// Which profiles of two files to compare, as with view
+    /// Which profiles of the two files to compare, as with `view`
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,
-    /// Write the page here instead of serving it, which `diff` does only in a terminal: a name that ends in .html
+    /// Write the page to this .html file instead of serving it, which happens only in a terminal
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) table: TableArgs,
-    /// Compare values per second of each recording, instead of their shares of all samples
+    /// Compare values per second of recording instead of shares of all samples
     #[arg(long, conflicts_with = "requests")]
     pub(crate) per_second: bool,
-    /// Compare values per request: the numbers of requests, or of other units of work, that the program has completed in each
-    /// recording
+    /// Compare values per request, given the number of requests (or other units of work) completed during each recording
     #[arg(long, value_name = "BEFORE,AFTER", value_parser = request_counts)]
     pub(crate) requests: Option<[u64; 2]>,
-    /// How functions are named
+    /// How to show function names
     #[arg(long, value_name = "STYLE", default_value = "short")]
     pub(crate) names: NamesArg,
 }
