@@ -42,14 +42,14 @@ shows("costs are those of the time that is selected, and a link has them", async
   await page.reload();
   assert.deepEqual(await costly(page), ["50.00% | 75.00% | 14 | line 14 of <b>search</b>;"]);
   await panel(page).getByRole("button", { name: "Assembly" }).click();
-  assert.match(await panel(page).innerText(), /The page holds no instructions/);
+  assert.match(await panel(page).innerText(), /The page contains no instructions/);
   assert.match(page.url(), /form=assembly/);
 });
 
 shows("what has no lines says why", async (page) => {
   await row(page, "compare").click({ button: "right", position: { x: 20, y: 10 } });
   await page.getByRole("menuitem", { name: "Source" }).click();
-  assert.match(await panel(page).innerText(), /No line of this function is known/);
+  assert.match(await panel(page).innerText(), /No lines are known for this function/);
 });
 
 for (const [name, viewport] of [["wide", { width: 1440, height: 900 }], ["small", { width: 390, height: 844 }]]) {

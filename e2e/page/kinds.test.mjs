@@ -162,7 +162,7 @@ test("wall: what threads did and waited for, by colour, in the tip, and to choos
   assert.match(await header(), /^1\.00 s of wall time/, "the part of a wait that is in the range");
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "All states again" }).click();
+  await page.getByRole("button", { name: "Show all states" }).click();
   assert.match(await header(), /^30\.0 s of wall time/);
   assert.deepEqual(page.complaints, []);
   await page.context().close();

@@ -91,7 +91,7 @@ shows("a thread can be looked at alone", "server.html", async (page) => {
   await page.getByRole("button", { name: "writer 102" }).click();
   assert.equal(await samples(page), 400);
   assert.match(page.url(), /threads=/);
-  await page.getByRole("button", { name: "All threads again" }).click();
+  await page.getByRole("button", { name: "Show all threads" }).click();
   assert.equal(await samples(page), 1000);
 });
 
@@ -190,9 +190,9 @@ shows("boxes are grouped by process, thread, container, trace and span", "server
   for (const [grouping, outermost] of [
     ["process", ["server 100"]],
     ["thread", ["worker 101", "writer 102", "main 100"]],
-    ["container", [`container ${"c0ffee".repeat(11).slice(0, 64)}`, "outside of any container"]],
-    ["trace", ["outside of any span", "trace abababababababababababababababab"]],
-    ["span", ["outside of any span", "span cdcdcdcdcdcdcdcd"]],
+    ["container", [`container ${"c0ffee".repeat(11).slice(0, 64)}`, "outside any container"]],
+    ["trace", ["outside any span", "trace abababababababababababababababab"]],
+    ["span", ["outside any span", "span cdcdcdcdcdcdcdcd"]],
   ]) {
     await page.getByLabel("group by").selectOption(grouping);
     await graph(page).focus();

@@ -112,7 +112,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           onInput={(event) => (state.query.value = event.currentTarget.value)}
         />
         <div class="found">
-          {state.query.value !== "" && <button type="button" title="Leave out all samples that have a match on their stack" onClick={dropMatches}>Drop matches</button>}
+          {state.query.value !== "" && <button type="button" title="Remove all samples with a match on their stack" onClick={dropMatches}>Drop matches</button>}
           <output class="matched">{state.matched.value !== null && `${percent(state.matched.value)} match`}</output>
         </div>
       </search>
@@ -178,7 +178,7 @@ const INLINES: [Inlines, string][] = [["all", "all"], ["own", "no standard libra
 /** Which inlined functions are not folded into their callers. */
 function InlinesChoice() {
   return (
-    <select title="Inlined functions that are shown; others are folded into their callers" value={state.inlines.value} onChange={(event) => state.showInlines(event.currentTarget.value as Inlines)}>
+    <select title="Which inlined functions to show; others are folded into their callers" value={state.inlines.value} onChange={(event) => state.showInlines(event.currentTarget.value as Inlines)}>
       {INLINES.map(([one, text]) => <option key={one} value={one}>{text}</option>)}
     </select>
   );
@@ -226,7 +226,7 @@ function FocusedPath({ label }: { label: number }) {
     <nav aria-label="Around one function">
       <button type="button" onClick={() => (state.focused.value = null)}>‹ Flame graph</button>
       <b class="mono">{cut(state.nameOf(label), 160)}</b>
-      <button type="button" title="Costs of its lines and instructions ( l )" onClick={() => state.showCode(label)}>Source</button>
+      <button type="button" title="The cost of each line and instruction ( l )" onClick={() => state.showCode(label)}>Source</button>
     </nav>
   );
 }
@@ -237,7 +237,7 @@ function Legend() {
     return (
       <ul class="legend" aria-label="Colours">
         {([["less", -1], ["same", 0], ["more", 1]] as const).map(([text, change]) =>
-          <li key={text} title={change === 0 && state.recording.value.isOfCpus ? "or not more different than chance explains" : undefined}><i class="swatch" style={{ background: differenceColour(change) }} />{text}</li>)}
+          <li key={text} title={change === 0 && state.recording.value.isOfCpus ? "or no more different than chance explains" : undefined}><i class="swatch" style={{ background: differenceColour(change) }} />{text}</li>)}
       </ul>
     );
   }

@@ -33,8 +33,8 @@ const LISTS: [List, string][] = [["functions", "Functions"], ["tree", "Call tree
 /** What is said beside each list. */
 const HINTS: Record<List, string> = {
   functions: "A function's name shows who calls it and what it calls, a double click its source. A right click changes the tree.",
-  tree: "Arrows open and close; * opens the heaviest way. A right click changes the tree.",
-  inverted: "Arrows open and close; * opens the heaviest way. A right click changes the tree.",
+  tree: "Arrows open and close; * opens the heaviest path. A right click changes the tree.",
+  inverted: "Arrows open and close; * opens the heaviest path. A right click changes the tree.",
   binaries: "A binary's name shows where it is.",
 };
 

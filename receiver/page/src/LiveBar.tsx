@@ -7,7 +7,7 @@ const SAID = {
   no: "",
   yes: "live",
   paused: "paused: new samples are kept",
-  lost: "the profiler does not answer: retrying",
+  lost: "the profiler does not respond: retrying",
   ended: "the profiler has ended",
 };
 
@@ -50,7 +50,7 @@ function Served() {
     <span class="menu">
       {[".otlp", ".pb.gz", ".html"].map((suffix) => {
         const link = address(suffix, from, to);
-        return link && <a key={suffix} class="button" href={link} download={`profile${suffix}`} title="The time that is shown, of all threads">Save {suffix}</a>;
+        return link && <a key={suffix} class="button" href={link} download={`profile${suffix}`} title="The time range shown, for all threads">Save {suffix}</a>;
       })}
     </span>
   );

@@ -14,9 +14,9 @@ const INLINED_MAX = 3;
 export function SourceTable({ label }: { label: number }) {
   const { files, events } = costs.value!;
   const known = files.filter(({ path, lines }) => path !== "" || [...lines.keys()].some((line) => line > 0));
-  if (files.length === 0) return <Note>This function is in none of the samples that are selected.</Note>;
+  if (files.length === 0) return <Note>None of the selected samples contains this function.</Note>;
   if (known.length === 0) {
-    return <Note>No line of this function is known: its binary has no debug information, or it was not found.</Note>;
+    return <Note>No lines are known for this function: its binary has no debug information, or was not found.</Note>;
   }
   const sources = sourcesOf(label);
   return (

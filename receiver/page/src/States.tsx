@@ -45,7 +45,7 @@ export function StateLegend() {
       <ul class="legend" aria-label="What threads wait for">
         {causes.map(({ name, numbers }) => <Choice key={name} name={causeName(name)} numbers={numbers} />)}
       </ul>
-      {states.value && <button type="button" onClick={() => (states.value = null)}>All states again</button>}
+      {states.value && <button type="button" onClick={() => (states.value = null)}>Show all states</button>}
     </div>
   );
 }

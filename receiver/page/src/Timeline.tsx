@@ -35,7 +35,7 @@ export function Timeline() {
             {areAllShown.value ? "Fewer threads" : `All ${whole(sorted.length)} threads`}
           </button>
         )}
-        {threads.value && <button type="button" onClick={() => (threads.value = null)}>All threads again</button>}
+        {threads.value && <button type="button" onClick={() => (threads.value = null)}>Show all threads</button>}
         <span class="space" />
         {sliceMs > 0 && base.value && <Basis />}
         {base.value === "rest" && <span class="limits base">before: <b>the rest of the time</b></span>}
@@ -98,7 +98,7 @@ function Limits({ what, limits, spanMs }: { what: string; limits: typeof range |
   return (
     <span class={`limits ${side}`}>
       {base.value && base.value !== "rest"
-        ? <button type="button" aria-pressed={brushes.value === side} title="Brushing sets this range" onClick={() => (brushes.value = side)}>{what}</button>
+        ? <button type="button" aria-pressed={brushes.value === side} title="Dragging sets this range" onClick={() => (brushes.value = side)}>{what}</button>
         : <span>{what}</span>}
       {end("from", seconds(from), setFrom)}
       –

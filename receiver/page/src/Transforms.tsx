@@ -19,7 +19,7 @@ function wordsOf(transform: Transform): string {
 export function Transforms() {
   if (transforms.value.length === 0) return null;
   return (
-    <ol class="transforms" aria-label="Changes of the tree">
+    <ol class="transforms" aria-label="Changes to the tree">
       {transforms.value.map((transform, at) => (
         <li key={at}>
           <span title={cut(wordsOf(transform), 1000)}>{cut(wordsOf(transform), 80)}</span>

@@ -39,8 +39,8 @@ export function assemblyOf(label: number): Known<Assembly> {
   if (servesCode) return fetched.value.get(keyOf("assembly", label)) as Known<Assembly>;
   const held = assembly.find(({ name, binary }) => name === functions.name[label] && binary === functions.binary[label]);
   return held ?? (assembly.length > 0
-    ? "The page holds the instructions of the functions with the most samples, and of this one not."
-    : "The page holds no instructions. Record with --assembly, or show the profile with `sidewinder view` where its binary is.");
+    ? "The page only contains the instructions of the functions with the most samples, not this one's."
+    : "The page contains no instructions. Record with --assembly, or show the profile with `sidewinder view` where its binary is.");
 }
 
 /** Asks for what is shown and not known. Beside instructions the text of their lines is shown. */
@@ -70,7 +70,7 @@ async function ask(form: string, label: number, key: string) {
     }
   } catch (error) {
     askedAt.delete(key);
-    known = `Whoever serves this page does not answer: ${error}`;
+    known = `The server of this page does not respond: ${error}`;
   }
   fetched.value = new Map(fetched.value).set(key, known);
 }

@@ -11,7 +11,7 @@ async function start() {
   const held = document.getElementById("document") as HTMLTemplateElement;
   // A page that holds nothing follows what is profiled.
   const isLive = held.content.textContent === "";
-  if (isLive) root.textContent = "Waiting for the profiler to begin …";
+  if (isLive) root.textContent = "Waiting for the profiler to start …";
   const load = async (view: number) => new Recording(await read(held, view));
   state.recording.value = isLive ? await begin() : await load(state.viewOfLink());
   document.title = `${state.recording.value.title} · Sidewinder`;

@@ -251,7 +251,7 @@ export class Recording {
 
   /** What to call the container of a thread, or its unit. */
   containerName(thread: number): string {
-    return this.threads.container[thread] || "outside of any container";
+    return this.threads.container[thread] || "outside any container";
   }
 
   /** What to call the process of a thread. */

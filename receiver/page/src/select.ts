@@ -25,7 +25,7 @@ export interface Selection {
   grouping: Grouping;
 }
 
-const NO_SPAN = "outside of any span";
+const NO_SPAN = "outside any span";
 
 /** For each thread or span the number of its group, and the groups' names. */
 function groupsOf(recording: Recording, grouping: Grouping) {
