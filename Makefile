@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test generated
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -131,12 +131,20 @@ record-tests:
 	SIDEWINDER_FORM=record SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" \
 		.ci/end-to-end measured 1 $(again) $(both_forms_measured)
 
-# With CHARTS=accept, what is made of other things that are made comes after them.
-charts: ## Test the Helm charts and the kustomize component; CHARTS=accept regenerates what is made from them
+charts: ## Test the Helm charts and the kustomize component
 	@e2e/setup.sh --charts
 	$(build_release)
-	for name in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
-		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test $(for_tests) --test end_to_end charts::$$name; done
+	SIDEWINDER=$(sidewinder) cargo test $(for_tests) --test end_to_end charts::
+
+# The tests that compare these files write them. What is generated from a generated file comes after it.
+generated: export GENERATED := accept
+generated: ## Regenerate the files that are generated and committed; .gitattributes lists them
+	@e2e/setup.sh --tests
+	cargo test $(for_tests) --test generated
+	cargo test $(for_tests) --exclude sidewinder-e2e metrics_are_documented
+	cargo test $(for_tests) --test end_to_end charts::made::schemas_
+	cargo test $(for_tests) --test end_to_end charts::made::
+	npm --prefix receiver/page run build
 
 faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
 	@e2e/setup.sh --tests

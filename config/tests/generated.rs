@@ -1,6 +1,6 @@
 //! Compares the generated files with the table of keys.
 //!
-//! `SIDEWINDER_WRITE=1 cargo test -p sidewinder-config --test generated` regenerates them.
+//! `make generated` regenerates them.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ fn at(name: &str) -> PathBuf {
 }
 
 fn is_up_to_date(name: &str, text: &str) {
-    if std::env::var_os("SIDEWINDER_WRITE").is_some() {
+    if std::env::var_os("GENERATED").is_some_and(|value| value == "accept") {
         std::fs::write(at(name), text).unwrap();
     }
     let kept = std::fs::read_to_string(at(name)).unwrap_or_default();
-    assert!(kept == text, "config/{name} is not what the table says: see the head of this test");
+    assert!(kept == text, "config/{name} is not what the table says: `make generated` regenerates it");
 }
 
 #[test]

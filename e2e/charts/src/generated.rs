@@ -10,7 +10,7 @@ use super::values::Described;
 /// Where the configuration's own schema is in a chart's.
 const CONFIGURATION: &str = "#/definitions/configuration";
 
-const TABLE_BEGINS: &str = "<!-- Made from values.yaml by `make charts CHARTS=accept`. -->\n";
+const TABLE_BEGINS: &str = "<!-- Made from values.yaml by `make generated`. -->\n";
 const TABLE_ENDS: &str = "<!-- End of what is made. -->\n";
 
 /// Where a chart's schema has those of Kubernetes' own types.
@@ -56,6 +56,23 @@ pub fn schema(chart: &str, values: &[Described], configuration: &Value, kubernet
         }
     }
     Ok(root)
+}
+
+/// A schema as text: a line for each value at the top and for each definition, so that a change of one changes one line.
+#[must_use]
+pub fn compact(schema: &Value) -> String {
+    lines(schema, 2) + "\n"
+}
+
+/// An object with a line for each of its entries, and so are those to a depth of `levels`.
+fn lines(value: &Value, levels: usize) -> String {
+    match value {
+        Value::Object(map) if levels > 0 && !map.is_empty() => {
+            let entry = |(key, value)| format!("{}: {}", json!(key), lines(value, levels - 1));
+            format!("{{\n{}\n}}", map.iter().map(entry).collect::<Vec<_>>().join(",\n"))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Kubernetes' types that a schema refers to.

@@ -15,7 +15,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use sidewinder_e2e_support::{paths, requirement};
 
-pub use generated::{schema, with_table};
+pub use generated::{compact, schema, with_table};
 pub use values::{Described, described};
 
 /// The Kubernetes that charts are rendered for, where nothing else is said.
@@ -60,7 +60,7 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// The files below a folder, by path, in order.
+/// The files below a folder, by path, in order; links are not followed.
 ///
 /// # Errors
 /// When a folder can't be read.
@@ -70,21 +70,22 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
         for entry in entries {
-            let path = entry?.path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
+            let entry = entry?;
+            let of_kind = if entry.file_type()?.is_dir() { &mut folders } else { &mut files };
+            of_kind.push(entry.path());
         }
     }
     files.sort();
     Ok(files)
 }
 
-/// Whether `CHARTS=accept` asks to write what is made, instead of comparing it.
+/// Whether `make generated` asks to write what is made, instead of comparing it.
 #[must_use]
 pub fn accepts() -> bool {
-    std::env::var_os("CHARTS").is_some_and(|value| value == "accept")
+    std::env::var_os("GENERATED").is_some_and(|value| value == "accept")
 }
 
-/// Holds a file of the repository against what it is made from; `CHARTS=accept` writes it.
+/// Holds a file of the repository against what it is made from; `make generated` writes it.
 ///
 /// # Errors
 /// When they differ; the message has the first line that does.
@@ -102,7 +103,7 @@ pub fn hold(path: &Path, made: &str) -> Result<()> {
     let number = kept.lines().zip(made.lines()).take_while(|(kept, made)| kept == made).count();
     let line = |text: &str| text.lines().nth(number).unwrap_or("(its end)").to_owned();
     bail!(
-        "{}:{}: differs from what it is generated from; `make charts CHARTS=accept` regenerates it\n committed: {}\n generated: {}",
+        "{}:{}: differs from what it is generated from; `make generated` regenerates it\n committed: {}\n generated: {}",
         path.display(),
         number + 1,
         line(&kept),

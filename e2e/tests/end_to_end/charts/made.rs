@@ -1,11 +1,11 @@
-//! What is generated and committed. `make charts CHARTS=accept` regenerates it.
+//! What is generated and committed. `make generated` regenerates it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_charts::{self as charts, described, hold, template, tool};
 use sidewinder_e2e_support::command::run;
@@ -16,6 +16,9 @@ use super::{by_template, chart, copy, examples, helms, of_user};
 const CHARTS: [&str; 2] = ["sidewinder", "sidewinder-lib"];
 /// Kubernetes' types, in the newest version that the tests know.
 const TYPES: &str = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/_definitions.json";
+
+/// What a package of the chart has of the library, besides the templates.
+const PACKED: [&str; 4] = ["Chart.yaml", "values.yaml", "values.schema.json", ".helmignore"];
 
 #[test]
 fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
@@ -29,7 +32,7 @@ fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
         let folder = charts::folder().join(name);
         let values = described(&folder.join("values.yaml"))?;
         let schema = charts::schema(name, &values, &configuration, &kubernetes)?;
-        hold(&folder.join("values.schema.json"), &(serde_json::to_string_pretty(&schema)? + "\n"))?;
+        hold(&folder.join("values.schema.json"), &charts::compact(&schema))?;
         let readme = folder.join("README.md");
         let text = fs::read_to_string(&readme)?;
         hold(&readme, &charts::with_table(&text, &values)?)?;
@@ -90,36 +93,29 @@ fn versions_are_those_of_the_release() -> Result<()> {
     Ok(())
 }
 
+/// The chart's folder has the library by a link, so that Helm takes the folder as it is. A package has the library itself, and
+/// so has what Helm makes of `Chart.lock`, from the folder beside: no network.
 #[test]
 fn the_library_in_the_chart_is_the_library() -> Result<()> {
-    let library = charts::folder().join("sidewinder-lib");
-    let inside = chart().join("charts/sidewinder-lib");
-    if charts::accepts() {
-        fs::remove_dir_all(&inside).or_else(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        })?;
-    }
-    let packed = ["Chart.yaml", "values.yaml", "values.schema.json", ".helmignore", "templates"];
-    let of_package = |file: &PathBuf| {
-        file.strip_prefix(&library).is_ok_and(|file| packed.iter().any(|packed| file.starts_with(packed)))
-    };
-    let files: Vec<PathBuf> = charts::files(&library)?.into_iter().filter(of_package).collect();
-    for file in &files {
-        hold(&inside.join(file.strip_prefix(&library)?), &fs::read_to_string(file)?)?;
-    }
-    ensure!(files.len() == charts::files(&inside)?.len(), "{} has more files", inside.display());
-
-    // Chart.lock names it, and Helm makes the same of it, from the folder beside: no network.
     for helm in helms("the_library_in_the_chart_is_the_library")? {
         let copy = copy()?;
         let chart = copy.path().join("charts/sidewinder");
         let values = chart.join("ci/everything-values.yaml").display().to_string();
-        let arguments = ["--values", &values];
-        let kept = run(&mut template(&helm, &chart, &arguments))?;
+        let render = |chart: &Path| run(&mut template(&helm, chart, &["--values", &values]));
+        let linked = render(&chart)?;
+        let packages = copy.path().join("packages");
+        run(Command::new(&helm).arg("package").arg(&chart).arg("--destination").arg(&packages))?;
+        let package = charts::files(&packages)?.pop().context("no package")?;
+        assert_eq!(render(&package)?, linked);
+        let names = run(Command::new("tar").args(["--list", "--gzip", "--file"]).arg(&package))?;
+        let of_library =
+            names.lines().filter_map(|name| name.strip_prefix("sidewinder/charts/sidewinder-lib/"));
+        let others: Vec<&str> =
+            of_library.filter(|name| !name.starts_with("templates/_") && !PACKED.contains(name)).collect();
+        ensure!(others.is_empty(), "the package has more of the library than is needed: {others:?}");
         fs::remove_dir_all(chart.join("charts"))?;
         run(Command::new(&helm).args(["dependency", "build", "--skip-refresh"]).arg(&chart))?;
-        assert_eq!(run(&mut template(&helm, &chart, &arguments))?, kept);
+        assert_eq!(render(&chart)?, linked);
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) fn documentation() -> String {
         "# Metrics\n\n\
          Metrics of `service::telemetry::metrics`, each from the given level on. Generated from the tables in\n\
          `receiver/src/telemetry/metrics.rs` and `receiver/src/stats/counters.rs` by\n\
-         `METRICS=accept cargo test -p sidewinder metrics_are_documented`.\n\n\
+         `make generated`.\n\n\
          | Metric | Kind | Unit | Level | Description |\n|---|---|---|---|---|\n",
     );
     for (name, kind, unit, level, description) in rows {
