@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test generated
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test release-check workflows generated
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -313,7 +313,7 @@ fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
 	RUSTC_WORKSPACE_WRAPPER=$(abspath .ci/coverage-compiler) cargo build $(for_tests) --bin 'fuzz-*' $(fuzz_features)
 	.ci/fuzz $(built) $(FUZZ_SECONDS)
 
-lint: form ## Check form and lints
+lint: form workflows ## Check form and lints
 	cargo clippy $(for_tests) --all-targets $(all_features) $(fuzz_features) -- -D warnings
 
 form:
@@ -361,6 +361,15 @@ packages-test: packages ## Unpack the packages, and profile with what is in them
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
 	.ci/image-twice $(image) $(tools)/bin $(ARCHITECTURES)
+
+release-check: workflows ## Make the release VERSION from a clean clone, publish it to a registry of its own, and compare what users' tools say of it
+	@[ -n "$(VERSION)" ] || { echo "name a version: make release-check VERSION=0.1.0" >&2; exit 2; }
+	@e2e/setup.sh --release
+	.ci/release-check $(VERSION) $(abspath $(target))/release-check
+
+workflows: ## Check the workflows in .github
+	@e2e/setup.sh --workflows
+	$(compiled)/tools/actionlint .github/workflows/*.yaml
 
 clean: ## Remove what was built, the Collector included
 	cargo clean

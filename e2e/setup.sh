@@ -3,6 +3,8 @@
 #
 #   e2e/setup.sh          what building and `make run` need
 #   e2e/setup.sh --image  also what building the container image needs, and running it
+#   e2e/setup.sh --release   also what packaging and signing a release needs, and a registry to try it on
+#   e2e/setup.sh --workflows  also what checks the workflows of .github
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
 #   e2e/setup.sh --compilers  the same, and another clang for the eBPF programs
 #   e2e/setup.sh --arm64  also what building and trying the programs for arm64 needs
@@ -47,6 +49,7 @@ fi
 
 # The autotools are for libelf, which goes into the static binary.
 [ "${1:-}" = --image ] && packages+=(git jq binutils libcap2-bin podman crun autoconf automake autopoint gettext flex bison gawk)
+[ "${1:-}" = --release ] && packages+=(git jq skopeo openssl binutils)
 case "${1:-}" in --vm|--compilers) packages+=(qemu-system-x86 busybox-static cpio) ;; esac
 [ "${1:-}" = --arm64 ] && packages+=(mmdebstrap gcc-aarch64-linux-gnu g++-aarch64-linux-gnu gcc-arm-linux-gnueabihf
     libc6-dev-armhf-cross qemu-system-arm cpio qemu-user-static gdb-multiarch)
@@ -102,7 +105,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-case "${1:-}" in --tests|--corpus|--charts|--cluster|--kyverno|--arm64)
+case "${1:-}" in --tests|--corpus|--charts|--cluster|--kyverno|--arm64|--release|--workflows)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.
@@ -171,6 +174,20 @@ if [ "${1:-}" = --tests ]; then
         npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --silent
         touch "$stamp"
     done
+fi
+
+case "${1:-}" in --release|--workflows)
+    cd "$(dirname "$0")/.."
+    mkdir -p "$tools" ;;
+esac
+if [ "${1:-}" = --release ]; then
+    go_tool helm3 helm.sh/helm/v3/cmd/helm
+    go_tool helm4 helm.sh/helm/v4/cmd/helm
+    go_tool cosign github.com/sigstore/cosign/v2/cmd/cosign e2e/release/tools
+    go_tool registry . e2e/release/tools
+fi
+if [ "${1:-}" = --workflows ]; then
+    go_tool actionlint github.com/rhysd/actionlint/cmd/actionlint e2e/release/tools
 fi
 
 if [ "${1:-}" = --compilers ]; then
