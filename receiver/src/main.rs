@@ -6,33 +6,21 @@
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
-//! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
-//! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
-//! | `live`       | the live page                                                                            |
-//! | `server`     | accepts connections, and serves pages over HTTP; `otlp_server` receives OTLP             |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`        | the command line                                                                         |
 //! | `configuration` | loads the configuration that the command line names                                   |
-//! | `log_fields` | fields of log lines                                                                      |
 #![forbid(unsafe_code)]
 
-mod annotate;
 mod cli;
 mod command;
 mod configuration;
 mod event_arg;
-mod live;
-mod log_fields;
-mod otlp_server;
 mod output;
 mod runtime_advice;
-mod server;
 mod service;
-mod stats;
 mod stripped;
 mod symbol_package;
-mod telemetry;
 mod unnamed;
 
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sidewinder_server::annotate::SourcePath;
 
 use super::{DebuginfodArgs, NamesArg};
-use crate::annotate::SourcePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {

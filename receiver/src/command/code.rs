@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_render::{Profile, ProfileFormat};
+use sidewinder_server::annotate::{AnnotationTally, Annotator, SourceDirectories, SourcePath};
 
-use crate::annotate::{AnnotationTally, Annotator, SourceDirectories, SourcePath};
 use crate::cli::{CodeArgs, DebuginfodArgs};
 use crate::output::OutputFormat;
 

@@ -26,11 +26,11 @@ use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::terminal::supports_colour;
 use sidewinder_process::status_numbers;
 use sidewinder_sampling::SamplingScope;
+use sidewinder_telemetry::log_fields::EscapedFields;
 use sidewinder_text::ExternalText;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
-use crate::log_fields::EscapedFields;
 
 type CommandResult = Result<ExitCode, Failure>;
 

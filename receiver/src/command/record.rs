@@ -35,6 +35,7 @@ use sidewinder_report::Reporter;
 use sidewinder_report::collect::{ProfileCollector, RecordingMetadata};
 use sidewinder_report::import::{self, ImportError};
 use sidewinder_sampling::{SamplingError, SamplingOptions, SamplingScope, UserProbe};
+use sidewinder_telemetry::stats::outcome_counts;
 use sidewinder_vm::RuntimeSet;
 
 use self::gaps::{GapSamples, NameGaps};
@@ -50,7 +51,6 @@ use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_te
 use crate::cli::RecordArgs;
 use crate::event_arg::kinds_of_events;
 use crate::output::{Output, OutputFormat};
-use crate::stats::outcome_counts;
 
 /// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;

@@ -9,11 +9,11 @@ use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::terminal::print_notice;
 use sidewinder_bpf::Outcome;
 use sidewinder_render::group_thousands;
+use sidewinder_telemetry::status_socket::{StatusResponses, query_all};
 use sidewinder_text::{escaped, escaped_json, escaped_lines};
 
 use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
-use crate::telemetry::status_socket::{StatusResponses, query_all};
 
 /// Prints the status of each profiler that responds. Exits with 0 if none of them has a problem.
 pub(crate) fn status(args: &StatusArgs) -> CommandResult {

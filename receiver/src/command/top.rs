@@ -28,14 +28,13 @@ use sidewinder_render::OutcomeCount;
 use sidewinder_report::ReportQueue;
 use sidewinder_report::collect::WindowLimits;
 use sidewinder_sampling::{Sampler, SamplingError, SamplingOptions, UserProbe};
+use sidewinder_server::live::{LiveFeeds, LiveView};
+use sidewinder_telemetry::stats::{ReceiverCounters, current_outcome_counts};
 use sidewinder_vm::RuntimeSet;
 
 use self::screen::Screen;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::TopArgs;
-use crate::live::{LiveFeeds, LiveView};
-use crate::stats::ReceiverCounters;
-use crate::stats::current_outcome_counts;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -22,6 +22,9 @@ use sidewinder_render::{
     match_renamed_binaries, merge, write, write_page,
 };
 use sidewinder_report::{encode, import};
+use sidewinder_server::annotate::Annotator;
+use sidewinder_server::live::split_view;
+use sidewinder_server::{Handler, PageResponse, Server};
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 
@@ -29,11 +32,8 @@ use super::tables::print_tables;
 use super::{
     CommandResult, code, is_read, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns,
 };
-use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
-use crate::live::split_view;
 use crate::output::{Output, OutputFormat};
-use crate::server::{Handler, PageResponse, Server};
 
 /// How often the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -14,7 +14,7 @@ use sidewinder_config::{ComponentId, Config, ExporterConfig, Extension};
 use sidewinder_report::Destination;
 use tracing::error;
 
-use crate::stats::ServiceStats;
+use sidewinder_telemetry::stats::ServiceStats;
 
 /// How long after the stop signal exporters may take to send what is queued.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);

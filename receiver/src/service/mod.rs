@@ -38,14 +38,14 @@ use sidewinder_config::{
     reload_for_change,
 };
 use sidewinder_kind::CpuIds;
+use sidewinder_telemetry::RunningTelemetry;
+use sidewinder_telemetry::stats::{DegradedFeature, DegradedReason, ServiceStats};
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
 
 use crate::cli::ConfigArgs;
 use crate::configuration;
-use crate::stats::{DegradedFeature, DegradedReason, ServiceStats};
-use crate::telemetry::RunningTelemetry;
 use destinations::Destinations;
 use file_watcher::FileWatcher;
 use plan::ReceiverPlan;

@@ -23,7 +23,9 @@ use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_report::{ReportQueue, Reporter};
 use sidewinder_sampling::{RandomPauses, Sampler, SamplingOptions, SamplingScope, UserProbe};
+use sidewinder_server::live::LiveView;
 use sidewinder_tables::SavedTables;
+use sidewinder_telemetry::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::RuntimeSet;
@@ -31,8 +33,6 @@ use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
 use super::stop_request::StopRequest;
-use crate::live::LiveView;
-use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 
 /// How often the rings are drained while there are few events. Rings that fill up, and a stop, wake the thread earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

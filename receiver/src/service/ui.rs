@@ -6,14 +6,14 @@ use std::sync::Arc;
 use sidewinder_config::Ui as UiConfig;
 use sidewinder_debug_files::DebugRoots;
 use sidewinder_report::collect::WindowLimits;
+use sidewinder_server::Server;
+use sidewinder_server::annotate::{Annotator, SourceDirectories};
+use sidewinder_server::live::{LiveView, OutcomeSource};
 use tokio::runtime::Handle;
 use tracing::info;
 
-use crate::annotate::{Annotator, SourceDirectories};
-use crate::live::{LiveView, OutcomeSource};
-use crate::server::Server;
-use crate::stats::ServiceStats;
-use crate::stats::current_outcome_counts;
+use sidewinder_telemetry::stats::ServiceStats;
+use sidewinder_telemetry::stats::current_outcome_counts;
 
 /// The live view of all receivers, and the server of its page if it is enabled.
 pub(super) struct UiServer {

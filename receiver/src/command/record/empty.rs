@@ -6,10 +6,10 @@ use std::time::Duration;
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_kind::Kind;
 use sidewinder_render::{OutcomeCount, Severity, group_thousands};
+use sidewinder_telemetry::stats::outcome_counts;
 
 use super::RecordingStats;
 use crate::cli::RecordArgs;
-use crate::stats::outcome_counts;
 
 /// With fewer interrupts than this due on one CPU, chance alone explains that none hit the target.
 const INTERRUPTS_MIN: f64 = 10.0;

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use sidewinder_base::exit::Failure;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, RenderError};
+use sidewinder_server::annotate::Annotator;
 
-use crate::annotate::Annotator;
 use crate::cli::CodeArgs;
 use crate::command::code;
 use crate::output::{Output, OutputFormat};

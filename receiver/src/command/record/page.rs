@@ -12,12 +12,12 @@ use sidewinder_kind::KindSet;
 use sidewinder_render::SampleType;
 use sidewinder_report::collect::WindowLimits;
 use sidewinder_sampling::SamplingTally;
+use sidewinder_server::Server;
+use sidewinder_server::annotate::Annotator;
+use sidewinder_server::live::{LiveFeeds, LiveView};
 use tokio::runtime::Runtime;
 
-use crate::annotate::Annotator;
-use crate::live::{LiveFeeds, LiveView};
-use crate::server::Server;
-use crate::stats::outcome_counts;
+use sidewinder_telemetry::stats::outcome_counts;
 
 /// How often the page gets new outcome counts.
 const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);

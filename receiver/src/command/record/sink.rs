@@ -8,10 +8,10 @@ use sidewinder_naming::{NamingStage, Update};
 use sidewinder_render::ProfileFormat;
 use sidewinder_report::Reporter;
 use sidewinder_report::collect::ProfileCollector;
+use sidewinder_server::live::LiveFeeds;
 
 use super::RecordingStats;
 use super::gaps::{GapSamples, NameGaps};
-use crate::live::LiveFeeds;
 
 /// Selects events of a span, a trace, or some threads. Without any, all events match.
 #[derive(Clone, Copy)]

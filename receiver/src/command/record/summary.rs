@@ -10,14 +10,13 @@ use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::{Kind, SampledProbe};
 use sidewinder_naming::source_maps::SourceMapCounts;
 use sidewinder_render::{Profile, RecordingSummary, SampleType, guessed_callers};
+use sidewinder_telemetry::stats::{counts_by_label, outcome_counts};
 use sidewinder_text::{ExternalText, escaped_json};
 
 use super::RecordingStats;
 use super::gaps::NameGaps;
 use crate::cli::RecordArgs;
 use crate::output::Output;
-use crate::stats::counts_by_label;
-use crate::stats::outcome_counts;
 
 /// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind in a report; without
 /// `profiles`, it alone is known.
@@ -163,10 +162,10 @@ mod tests {
     use sidewinder_bpf::FrameCounts;
     use sidewinder_config::Config;
     use sidewinder_sampling::{SamplingTally, WaitCounts};
+    use sidewinder_telemetry::stats::counters::COUNTERS;
+    use sidewinder_telemetry::stats::{ReceiverCounters, ServiceStats};
 
     use super::*;
-    use crate::stats::counters::COUNTERS;
-    use crate::stats::{ReceiverCounters, ServiceStats};
 
     /// A service with the same counters shows them under the same names.
     #[test]

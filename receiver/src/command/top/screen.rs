@@ -17,11 +17,11 @@ use sidewinder_render::{
     FunctionOrder, InlinedFunctions, NameStyle, OutcomeCount, Profile, SampleType, fitted,
 };
 use sidewinder_report::collect::SLICE;
+use sidewinder_server::live::{LiveFeed, LiveFeeds};
 
 use super::keys::{key_help, key_line};
 use super::rows::{SortOrder, TopRow, View, outcomes_line, rows};
 use crate::cli::TopArgs;
-use crate::live::{LiveFeed, LiveFeeds};
 
 /// The selectable time ranges in seconds.
 const TIME_RANGES: [u32; 4] = [5, 10, 30, 60];

@@ -13,13 +13,13 @@ use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_otlp::receive::{ProfilesService, Taken};
 use sidewinder_report::collect::WindowLimits;
 use sidewinder_report::import;
+use sidewinder_server::OtlpServer;
+use sidewinder_server::live::LiveView;
 use sidewinder_text::ExternalText;
 use tracing::warn;
 
 use super::{POLL_INTERVAL, serve_privately, start_runtime};
 use crate::command::{CommandResult, is_read, stop_flag_in_terminal};
-use crate::live::LiveView;
-use crate::otlp_server::OtlpServer;
 
 /// The port of OTLP over gRPC.
 const OTLP_PORT: u16 = 4317;
