@@ -13,7 +13,7 @@ use std::sync::atomic::{Ordering, fence};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use thiserror::Error;
 
-use crate::chunk::CHUNK_BYTES;
+use crate::chunk::{CHUNK_BYTES, create_chunk};
 use crate::intf::{self, sw_slot_head};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -204,7 +204,7 @@ impl Arena {
         if number >= self.chunks_max {
             return Err(ArenaError::Full { bytes, budget_bytes: self.budget_bytes() });
         }
-        let map = self.opener.create_chunk().map_err(ArenaError::Grow)?;
+        let map = self.opener.run(create_chunk).and_then(|created| created).map_err(ArenaError::Grow)?;
         let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).map_err(ArenaError::Grow)?;
         let put = self.map.update(&number.to_ne_bytes(), &map.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
         put.map_err(|error| ArenaError::Grow(io::Error::other(error)))?;
@@ -275,7 +275,7 @@ mod tests {
     use libbpf_rs::MapType;
 
     use super::*;
-    use crate::chunk::{create_array, create_chunk};
+    use crate::chunk::create_array;
 
     fn chunk() -> (OwnedFd, ArenaChunk) {
         let map = create_chunk().unwrap();

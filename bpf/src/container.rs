@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
 
+use crate::opener::Opener;
+
 /// The inode number of a cgroup's directory, which is also the cgroup's id (since Linux 5.5, on 64-bit machines). Never
 /// reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,15 +32,22 @@ pub struct Container {
     id: CgroupId,
 }
 
-impl Container {
+impl Opener {
     /// Finds the container of a process. Requires access to `/proc/PID/root`: `CAP_SYS_PTRACE`, or the same user and no
     /// more capabilities than ours.
     ///
-    /// The process controls its mounts. So no link is followed, only a directory that the kernel serves as cgroup v2 is
-    /// used, the process must be in it, and only lists of processes are read.
-    ///
     /// # Errors
     /// If access is denied, or the process doesn't see its cgroup (version 2).
+    pub fn container(&self, pid: u32) -> io::Result<Container> {
+        self.run(move || Container::from_pid(pid))?
+    }
+}
+
+impl Container {
+    /// Finds the container of a process.
+    ///
+    /// The process controls its mounts. So no link is followed, only a directory that the kernel serves as cgroup v2 is
+    /// used, the process must be in it, and only lists of processes are read.
     pub(crate) fn from_pid(pid: u32) -> io::Result<Self> {
         let of_directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

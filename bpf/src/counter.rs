@@ -1,10 +1,9 @@
-//! The counters of `sidewinder_kind` as `perf_event_open(2)` selects them, and which of them this machine has.
+//! Counters as `perf_event_open(2)` selects them, those of `sidewinder_kind` among them.
 
 use perf_event_open_sys::bindings as perf;
-use sidewinder_kind::{Counter, CounterRate, SampledCounter};
+use sidewinder_kind::{Counter, CounterRate, Hook, Kind, SampledCounter};
 
-use crate::events::{EventError, EventKind, EventTarget, PerfCounter, online_cpus};
-use crate::opener::Opener;
+use crate::sample_kind::SampleKind;
 
 /// The fields of `perf_event_attr` that select what an event counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +13,7 @@ pub(crate) struct PerfSelector {
 }
 
 impl PerfSelector {
-    pub(crate) const fn software(id: perf::perf_sw_ids) -> Self {
+    const fn software(id: perf::perf_sw_ids) -> Self {
         Self { type_: perf::PERF_TYPE_SOFTWARE, config: id as u64 }
     }
 
@@ -31,7 +30,7 @@ impl PerfSelector {
         }
     }
 
-    pub(crate) const fn of(counter: Counter) -> Self {
+    const fn of(counter: Counter) -> Self {
         match counter {
             Counter::PageFaults => Self::software(perf::PERF_COUNT_SW_PAGE_FAULTS),
             Counter::MinorFaults => Self::software(perf::PERF_COUNT_SW_PAGE_FAULTS_MIN),
@@ -59,27 +58,73 @@ impl PerfSelector {
     }
 }
 
-/// A counter at a rate at which it does not interrupt while it is probed.
-fn probed(counter: Counter) -> EventKind {
-    let rate = CounterRate::Period(u64::from(u32::MAX));
-    EventKind::Overflow(PerfCounter::named(SampledCounter { counter, rate }))
+/// A counter that interrupts each time it has advanced by a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PerfCounter {
+    /// Its name in messages.
+    pub(crate) name: &'static str,
+    /// What it counts.
+    pub(crate) selector: PerfSelector,
+    /// The period, in the counter's unit, which is nanoseconds for clocks; or the frequency instead.
+    pub(crate) rate: CounterRate,
+    /// Which one of those that not every machine has.
+    pub(crate) counter: Option<Counter>,
+    /// Its index among the counters of the run, for the program.
+    pub(crate) index: u8,
 }
 
-/// Tries whether this machine has a counter.
-///
-/// # Errors
-/// [`EventError::NoCounter`] if it does not, others if that can't be tried.
-pub fn probe_counter(counter: Counter) -> Result<(), EventError> {
-    probed(counter).open(&online_cpus()?, &EventTarget::EveryTask).map(drop)
-}
+impl PerfCounter {
+    /// The clock of a CPU.
+    pub(crate) const fn cpu_clock(period_ns: u64) -> Self {
+        Self {
+            name: "CPU clock",
+            selector: PerfSelector::software(perf::PERF_COUNT_SW_CPU_CLOCK),
+            rate: CounterRate::Period(period_ns),
+            counter: None,
+            index: 0,
+        }
+    }
 
-impl Opener {
-    /// The same with the privileges of this thread.
-    ///
-    /// # Errors
-    /// As [`probe_counter`].
-    pub fn probe_counter(&self, counter: Counter) -> Result<(), EventError> {
-        self.events(probed(counter), &online_cpus()?, None).map(drop)
+    /// A counter that users choose by name.
+    pub(crate) const fn named(SampledCounter { counter, rate }: SampledCounter) -> Self {
+        let (name, selector) = (counter.name(), PerfSelector::of(counter));
+        Self { name, selector, rate, counter: Some(counter), index: 0 }
+    }
+
+    /// The same for these samples.
+    pub(crate) const fn of_samples(self, kind: SampleKind) -> Self {
+        match kind {
+            SampleKind::Counter(index) => Self { index, ..self },
+            _ => self,
+        }
+    }
+
+    /// Each context switch.
+    pub(crate) const CONTEXT_SWITCHES: Self = Self {
+        name: "context switch",
+        selector: PerfSelector::software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
+        rate: CounterRate::Period(1),
+        counter: None,
+        index: 0,
+    };
+
+    /// The counter that triggers samples of a kind of profile; `None` if no counter does.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
+        let row = kind.descriptor();
+        match row.hook? {
+            Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
+            Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
+            Hook::Counter(counter) => Some(Self::named(counter)),
+            Hook::Wakeups | Hook::Probe(_) => None,
+        }
+    }
+
+    /// How far it advances between two interrupts; `None` if the kernel adapts that.
+    pub(crate) const fn period(self) -> Option<u64> {
+        match self.rate {
+            CounterRate::Period(period) => Some(period),
+            CounterRate::Frequency(_) => None,
+        }
     }
 }
 

@@ -4,17 +4,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
 use perf_event_open_sys as sys;
-use sidewinder_kind::{Counter, CounterRate, CpuIds, Hook, Kind, SampledCounter};
+use sidewinder_kind::{Counter, CounterRate, CpuIds, SampledCounter};
 use sys::bindings as perf;
 use thiserror::Error;
 
-use crate::container::CgroupId;
-use crate::counter::PerfSelector;
-use crate::sample_kind::SampleKind;
+use crate::container::{CgroupId, Container};
+use crate::counter::PerfCounter;
+use crate::opener::Opener;
 
 /// Any side band event wakes us: until a new mapping is known, stacks that go through it are truncated. The receiver
 /// waits for a poll interval between two wakeups.
@@ -81,76 +81,6 @@ pub enum EventError {
 pub fn online_cpus() -> Result<CpuIds, EventError> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").map_err(EventError::Cpus)?;
     text.parse().map_err(|error| EventError::Cpus(io::Error::new(io::ErrorKind::InvalidData, error)))
-}
-
-/// A counter that interrupts each time it has advanced by a period.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PerfCounter {
-    /// Its name in messages.
-    pub(crate) name: &'static str,
-    /// What it counts.
-    selector: PerfSelector,
-    /// The period, in the counter's unit, which is nanoseconds for clocks; or the frequency instead.
-    rate: CounterRate,
-    /// Which one of those that not every machine has.
-    counter: Option<Counter>,
-    /// Its index among the counters of the run, for the program.
-    index: u8,
-}
-
-impl PerfCounter {
-    /// The clock of a CPU.
-    pub(crate) const fn cpu_clock(period_ns: u64) -> Self {
-        Self {
-            name: "CPU clock",
-            selector: PerfSelector::software(perf::PERF_COUNT_SW_CPU_CLOCK),
-            rate: CounterRate::Period(period_ns),
-            counter: None,
-            index: 0,
-        }
-    }
-
-    /// A counter that users choose by name.
-    pub(crate) const fn named(SampledCounter { counter, rate }: SampledCounter) -> Self {
-        let (name, selector) = (counter.name(), PerfSelector::of(counter));
-        Self { name, selector, rate, counter: Some(counter), index: 0 }
-    }
-
-    /// The same for these samples.
-    pub(crate) const fn of_samples(self, kind: SampleKind) -> Self {
-        match kind {
-            SampleKind::Counter(index) => Self { index, ..self },
-            _ => self,
-        }
-    }
-
-    /// Each context switch.
-    pub(crate) const CONTEXT_SWITCHES: Self = Self {
-        name: "context switch",
-        selector: PerfSelector::software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
-        rate: CounterRate::Period(1),
-        counter: None,
-        index: 0,
-    };
-
-    /// The counter that triggers samples of a kind of profile; `None` if no counter does.
-    pub(crate) fn of(kind: Kind) -> Option<Self> {
-        let row = kind.descriptor();
-        match row.hook? {
-            Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
-            Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
-            Hook::Counter(counter) => Some(Self::named(counter)),
-            Hook::Wakeups | Hook::Probe(_) => None,
-        }
-    }
-
-    /// How far it advances between two interrupts; `None` if the kernel adapts that.
-    pub(crate) const fn period(self) -> Option<u64> {
-        match self.rate {
-            CounterRate::Period(period) => Some(period),
-            CounterRate::Frequency(_) => None,
-        }
-    }
 }
 
 /// The purpose of an event.
@@ -261,6 +191,47 @@ impl EventKind {
             }
         }
         attr
+    }
+}
+
+/// A counter at a rate at which it does not interrupt while it is probed.
+fn probed(counter: Counter) -> EventKind {
+    let rate = CounterRate::Period(u64::from(u32::MAX));
+    EventKind::Overflow(PerfCounter::named(SampledCounter { counter, rate }))
+}
+
+/// Tries whether this machine has a counter.
+///
+/// # Errors
+/// [`EventError::NoCounter`] if it does not, others if that can't be tried.
+pub fn probe_counter(counter: Counter) -> Result<(), EventError> {
+    probed(counter).open(&online_cpus()?, &EventTarget::EveryTask).map(drop)
+}
+
+impl Opener {
+    /// Opens one event on each of `cpus`, for a container's tasks or for all.
+    pub(crate) fn events(
+        &self,
+        kind: EventKind,
+        cpus: &CpuIds,
+        container: Option<&Container>,
+    ) -> Result<Vec<OwnedFd>, EventError> {
+        let cgroup = container.map(|container| container.directory().try_clone_to_owned());
+        let cgroup = cgroup.transpose().map_err(EventError::Opener)?;
+        let cpus = cpus.clone();
+        let open = move || {
+            let directory = cgroup.as_ref().map(AsFd::as_fd);
+            kind.open(&cpus, &directory.map_or(EventTarget::EveryTask, EventTarget::Cgroup))
+        };
+        self.run(open).map_err(EventError::Opener)?
+    }
+
+    /// Tries whether this machine has a counter, with the privileges of the opener's thread.
+    ///
+    /// # Errors
+    /// As [`probe_counter`].
+    pub fn probe_counter(&self, counter: Counter) -> Result<(), EventError> {
+        self.events(probed(counter), &online_cpus()?, None).map(drop)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::intf;
 use crate::iterator;
 use crate::load::{LoadError, PodCgroup, Storage, pid_namespace_inode};
 use crate::memory::MappedArray;
+use crate::opener::Opener;
 use crate::skeleton::foreign_memory::ForeignMemorySkelBuilder;
 use crate::walk::BPF_FIND_VMA;
 
@@ -117,6 +118,20 @@ impl ForeignMemoryPrograms {
         let is_claimed = |claim: &AtomicBool| !claim.swap(true, Ordering::Acquire);
         let number = self.claims.iter().position(is_claimed).ok_or(Errno::BUSY)?;
         Ok(ClaimedBatch { programs: self, number })
+    }
+}
+
+impl Opener {
+    /// Loads the programs that read the memory of other processes.
+    ///
+    /// # Errors
+    /// As [`ForeignMemoryPrograms::load`], or if the thread has ended.
+    pub fn load_foreign_memory(
+        &self,
+        pod: Option<PodCgroup>,
+    ) -> Result<Arc<ForeignMemoryPrograms>, LoadError> {
+        let ended = |source| LoadError::Map { map: "reads of memory", source };
+        self.run(move || ForeignMemoryPrograms::load(pod)).map_err(ended)?
     }
 }
 

@@ -9,8 +9,9 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::arch;
 use crate::container::Container;
+use crate::counter::PerfCounter;
 use crate::denial;
-use crate::events::{EventKind, EventTarget, PerfCounter, online_cpus};
+use crate::events::{EventKind, EventTarget, online_cpus};
 use crate::fields::KernelField;
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::load::LoadError;

@@ -234,7 +234,7 @@ mod tests {
     use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 
     use super::*;
-    use crate::events::PerfCounter;
+    use crate::counter::PerfCounter;
     use crate::load::Storage;
     use crate::skeleton::sample::SampleSkelBuilder;
 

@@ -143,7 +143,7 @@ impl SampleKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::PerfCounter;
+    use crate::counter::PerfCounter;
 
     #[test]
     fn a_number_of_the_header_has_its_kind_and_any_other_has_none() {

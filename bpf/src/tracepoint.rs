@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::arch;
-use crate::user_probe::program_of_nothing;
+use crate::no_op_program::no_op_program;
 
 /// Of the typedef that describes a tracepoint's function, before the tracepoint's name.
 const TYPE_PREFIX: &str = "btf_trace_";
@@ -201,7 +201,7 @@ pub(crate) fn open(program: &OwnedFd, tracepoint: &str) -> Result<OwnedFd, Trace
 /// Why not.
 pub(crate) fn probe_tracepoints() -> Result<(), TracepointError> {
     preempt_count_from_rq().ok_or(TracepointError::NoContexts)?;
-    let program = program_of_nothing(libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, 0);
+    let program = no_op_program(libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, 0);
     open(&program.map_err(TracepointError::Refused)?, "sched_process_exec").map(drop)
 }
 

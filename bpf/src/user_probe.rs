@@ -4,9 +4,10 @@
 //! target's root and checked, whatever its path leads to later.
 
 mod attach;
+mod error;
+mod site;
 
 use std::fs::File;
-use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -15,97 +16,21 @@ use std::sync::atomic::Ordering;
 
 use libbpf_rs::{Link, ProgramMut};
 use sidewinder_address::FileOffset;
-use thiserror::Error;
 use zerocopy::IntoBytes;
 
+use self::attach::duplicate;
 pub use self::attach::probe_user_probes;
-pub(crate) use self::attach::{AttachWay, PlaceRequest, program_of_nothing};
-use self::attach::{UPROBE_EVENTS, duplicate};
+pub(crate) use self::attach::{AttachWay, PlaceRequest};
+pub use self::error::UserProbeError;
+pub use self::site::{OperandPlace, ProbeOperand, UserProbeSite};
 use crate::events::attach_to_event;
 use crate::intf::{self, sw_cpu, sw_probe_hits, sw_probe_site};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
-use crate::tracepoint::{NumericArgument, TracepointError, preempt_count_from_rq};
+use crate::tracepoint::{self, NumericArgument, TracepointError, preempt_count_from_rq};
 
 /// Of `enum bpf_func_id`: since Linux 5.15.
 const BPF_GET_ATTACH_COOKIE: u32 = 174;
-
-/// Why a probe could not be attached.
-#[derive(Debug, Error)]
-pub enum UserProbeError {
-    /// The kernel has no such events.
-    #[error("this kernel can't place probes in programs: {UPROBE_EVENTS} is missing (CONFIG_UPROBE_EVENTS)")]
-    Unsupported(#[source] io::Error),
-    /// The kernel refused the link or the perf event.
-    #[error("the kernel refused the probe")]
-    Refused(#[source] io::Error),
-    /// The thread that keeps the privileges has ended.
-    #[error("can't reach the thread that opens events")]
-    Opener(#[source] io::Error),
-    /// The program was not loaded, or could not be attached.
-    #[error("the kernel refused to attach the program of the probe")]
-    Attach(#[source] Option<libbpf_rs::Error>),
-    /// All sites are in use.
-    #[error("{} places in programs are all that one run has probes at", intf::SW_PROBE_SITES_MAX)]
-    TooManySites,
-    /// Programs can't tell probes apart.
-    #[error(
-        "this kernel can have one probe, at one place: programs can tell probes apart from Linux 5.15 on"
-    )]
-    NoCookies,
-}
-
-impl UserProbeError {
-    /// Whether a privilege is missing.
-    #[must_use]
-    pub fn is_permission_denied(&self) -> bool {
-        match self {
-            Self::Refused(source) => source.kind() == io::ErrorKind::PermissionDenied,
-            Self::Attach(Some(source)) => source.kind() == libbpf_rs::ErrorKind::PermissionDenied,
-            _ => false,
-        }
-    }
-}
-
-/// The value of a hit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProbeOperand {
-    /// Where it is.
-    pub place: OperandPlace,
-    /// Its width: 8, 16, 32 or 64.
-    pub bits: u8,
-    /// Whether its highest bit is its sign. Negative values count as 0.
-    pub is_signed: bool,
-}
-
-/// Where a value is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OperandPlace {
-    /// Nowhere: it is always the same.
-    Constant(i64),
-    /// In a register, by its DWARF number.
-    Register(u8),
-    /// In memory, at an offset from the address in a register.
-    Memory {
-        /// By its DWARF number.
-        register: u8,
-        /// In bytes.
-        offset: i64,
-    },
-}
-
-/// A place in a file at which a probe is hit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UserProbeSite {
-    /// The instruction.
-    pub offset: FileOffset,
-    /// The counter of probes that are attached, which a program checks before it goes there (USDT).
-    pub semaphore: Option<FileOffset>,
-    /// Whether the hit is when the function that starts there returns.
-    pub is_return: bool,
-    /// The value of a hit; `None`: hits are counted.
-    pub operand: Option<ProbeOperand>,
-}
 
 impl UserProbeSite {
     fn in_map(self, probe: u8) -> sw_probe_site {
@@ -219,7 +144,7 @@ impl UserProbes {
             AttachWay::PerfEvent => None,
         };
         let request = PlaceRequest { file: Arc::clone(file), site, process, link };
-        let opened = self.opener.place_user_probe(request).map_err(UserProbeError::Opener)??;
+        let opened = self.opener.run(move || request.open()).map_err(UserProbeError::Opener)??;
         let hold = match self.way {
             AttachWay::Link => AttachmentHold::Link(opened),
             AttachWay::PerfEvent => {
@@ -258,7 +183,9 @@ impl UserProbes {
         // No program reads the site of a tracepoint that it is not attached to.
         self.sites.write(intf::SW_PROBE_SITES_MAX as usize + index, 0, site.as_bytes());
         let program = program.as_fd().try_clone_to_owned().map_err(TracepointError::Refused)?;
-        let link = self.opener.open_tracepoint(program, name).map_err(TracepointError::Opener)??;
+        let tracepoint = name.to_owned();
+        let open = move || tracepoint::open(&program, &tracepoint);
+        let link = self.opener.run(open).map_err(TracepointError::Opener)??;
         self.attachments.push(Attachment { process: None, _hold: AttachmentHold::Link(link) });
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::io;
 use sidewinder_kind::{CpuIds, KindSet};
 
 use crate::container::Container;
-use crate::events::{CounterEvents, EventError, EventKind, PerfCounter};
+use crate::counter::PerfCounter;
+use crate::events::{CounterEvents, EventError, EventKind};
 use crate::interrupt_check::{CpuTimes, InterruptCheck};
 use crate::opener::Opener;
 use crate::programs::SamplingPrograms;

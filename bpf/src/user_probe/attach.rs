@@ -15,10 +15,9 @@ use perf_event_open_sys as sys;
 use rustix::io::Errno;
 use sys::bindings as perf;
 
-use super::{UserProbeError, UserProbeSite};
-
-/// Where the kernel describes its events for probes of programs.
-pub(super) const UPROBE_EVENTS: &str = "/sys/bus/event_source/devices/uprobe";
+use super::error::{UPROBE_EVENTS, UserProbeError};
+use super::site::UserProbeSite;
+use crate::no_op_program::no_op_program;
 
 /// `BPF_F_UPROBE_MULTI_RETURN`: at the returns of functions.
 const MULTI_RETURN: u32 = 1;
@@ -131,7 +130,7 @@ unsafe fn create_link(
 /// Whether links can place programs in others, in all threads of a process: the kernel refuses a directory, and a process
 /// that can't exist, each with its own error. (The first kernels with these links took a process for a thread.)
 fn has_links() -> io::Result<bool> {
-    let program = program_of_nothing(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI)?;
+    let program = no_op_program(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI)?;
     let offset = 0;
     let error_for = |pid| {
         let link = libbpf_sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
@@ -145,39 +144,6 @@ fn has_links() -> io::Result<bool> {
         unsafe { create_link(program.as_raw_fd(), link) }.err().and_then(|error| Errno::from_io_error(&error))
     };
     Ok(error_for(0) == Some(Errno::BADF) && error_for(u32::MAX) == Some(Errno::INVAL))
-}
-
-/// Loads a program of a type that does nothing.
-pub(crate) fn program_of_nothing(
-    program_type: libbpf_sys::bpf_prog_type,
-    attach_type: libbpf_sys::bpf_attach_type,
-) -> io::Result<OwnedFd> {
-    const MOVE_0_TO_R0: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let instruction = |code| libbpf_sys::bpf_insn { code, ..Default::default() };
-    let instructions = [instruction(MOVE_0_TO_R0), instruction(EXIT)];
-    let mut options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: attach_type,
-        ..Default::default()
-    };
-    // SAFETY: the texts end with NUL, the instructions have the given count, the options contain their size, and all live
-    // during the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_prog_load(
-            program_type,
-            std::ptr::null(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr(),
-            instructions.len() as libbpf_sys::size_t,
-            &raw mut options,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel just created this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Tries whether programs can be placed in others, at the first byte of this program's own file, where no process executes
@@ -196,8 +162,7 @@ pub fn probe_user_probes() -> Result<(), UserProbeError> {
     };
     let link = match way {
         AttachWay::Link => {
-            let program =
-                program_of_nothing(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI);
+            let program = no_op_program(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI);
             Some((program.map_err(UserProbeError::Refused)?, 0))
         }
         AttachWay::PerfEvent => None,
