@@ -6,21 +6,14 @@
 //! The module of an architecture defines its registers by DWARF number, and the rules that its ABI defines.
 
 mod aarch64;
-mod register;
+pub(crate) mod register;
 mod x86_64;
 
-pub use self::register::Register;
+use std::fmt;
+
+pub use self::register::{Architecture, Register};
 pub use self::x86_64::PLT_ENTRY_BYTES;
 use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
-
-/// An architecture that there can be tables for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Architecture {
-    /// x86-64.
-    X86_64,
-    /// arm64.
-    Aarch64,
-}
 
 impl Architecture {
     /// The architecture that this program runs on.
@@ -155,6 +148,54 @@ impl Architecture {
     }
 }
 
+impl Register {
+    /// Whether it is the stack pointer of its architecture.
+    #[must_use]
+    pub fn is_stack_pointer(self) -> bool {
+        self == self.architecture().stack_pointer()
+    }
+
+    /// Whether it is the frame pointer of its architecture.
+    #[must_use]
+    pub fn is_frame_pointer(self) -> bool {
+        self == self.architecture().frame_pointer()
+    }
+}
+
+/// What is true of the architecture that this program runs on, whose stacks it walks.
+impl Register {
+    /// The stack pointer.
+    pub const STACK_POINTER: Self = Architecture::HOST.stack_pointer();
+
+    /// The frame pointer.
+    pub const FRAME_POINTER: Self = Architecture::HOST.frame_pointer();
+
+    /// The third register that walks track.
+    pub const CALLEE_SAVED: Self = Architecture::HOST.tracked();
+
+    /// The register with the result of a system call: 0 in the child of `clone`.
+    pub const SYSCALL_RESULT: Self = Architecture::HOST.syscall_result();
+
+    /// The pc's DWARF number, which isn't that of a register in a rule.
+    pub const PC_DWARF: u16 = Architecture::HOST.registers().len() as u16;
+
+    /// The number of registers.
+    pub const COUNT: usize = Architecture::HOST.registers().len();
+
+    /// The register with this DWARF number, if there is one.
+    #[must_use]
+    pub fn from_dwarf(number: u16) -> Option<Self> {
+        Architecture::HOST.register(number)
+    }
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.architecture().register_names();
+        f.write_str(names.get(usize::from(self.dwarf())).copied().unwrap_or("?"))
+    }
+}
+
 /// The rules of the architecture that this program runs on.
 impl Rule {
     /// The frame of a function whose frame pointer points to a frame record: the caller's frame pointer, followed by the
@@ -180,5 +221,27 @@ impl Rule {
     #[must_use]
     pub const fn above_stack_pointer(offset: i32) -> Self {
         x86_64::above_stack_pointer(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dwarf_number_leads_to_its_register_and_back() {
+        for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+            let registers = architecture.registers();
+            for (number, register) in (0..).zip(registers) {
+                assert_eq!(architecture.register(number), Some(*register));
+                assert_eq!((register.dwarf(), register.architecture()), (number, architecture));
+            }
+            assert_eq!(architecture.register(registers.len() as u16), None, "the pc");
+            assert_eq!(architecture.register_names().len(), registers.len());
+        }
+        assert_eq!(
+            [Register::R15, Register::X0, Register::Sp].map(|one| one.to_string()),
+            ["r15", "x0", "sp"]
+        );
     }
 }

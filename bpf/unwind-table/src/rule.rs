@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::arch::Register;
+use crate::arch::register::Register;
 
 /// The canonical frame address: the value that the caller's stack pointer has after the return.
 ///

@@ -1,6 +1,6 @@
 //! arm64 (Procedure Call Standard for the Arm 64-bit Architecture, and DWARF for it).
 
-use super::Register;
+use super::register::Register;
 use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
 
 /// The registers by their DWARF number; 32 is the pc.

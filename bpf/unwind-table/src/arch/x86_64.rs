@@ -1,6 +1,6 @@
 //! x86-64 (System V ABI for AMD64).
 
-use super::Register;
+use super::register::Register;
 use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
 
 /// Bytes per entry of a lazily bound procedure linkage table (section 5.2): the index is on the stack from byte 11 on, or
