@@ -9,6 +9,7 @@ mod endpoint;
 mod event;
 mod exporter;
 mod extension;
+mod invalid_probe;
 mod number;
 mod probe;
 mod probe_value;
@@ -33,11 +34,12 @@ pub use extension::{
     BasicAuth, BearerTokenAuth, Credential, Extension, ExtensionService, FileMode, FileStorage, HealthCheck,
     ResponseBody, Zpages,
 };
+pub use invalid_probe::InvalidProbe;
 pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, SamplesPerSecond,
     SavedTablesMib, SelectedPid, UiMemoryMib, VerifierLogLevel,
 };
-pub use probe::{InvalidProbe, ProbePlace, ProbePoint, ProbeSpec};
+pub use probe::{ProbePlace, ProbePoint, ProbeSpec};
 pub use probe_value::{ProbeInteger, ProbeValue, ProbeValueSource};
 pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
