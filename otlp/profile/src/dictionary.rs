@@ -2,13 +2,15 @@
 
 mod copy;
 mod frame;
+mod location;
 mod mapping;
 
 use std::hash::Hash;
 use std::ops::Range;
 
 pub use self::copy::DictionaryCopier;
-pub use self::frame::{Frame, Function, Line, Location, SourceLine};
+pub use self::frame::Frame;
+pub use self::location::{Function, Line, Location, SourceLine};
 pub use self::mapping::{BuildIds, Link, Mapping};
 use crate::attributes::{AttributeValue, Value, key, truncated};
 use crate::frame_type::FrameType;
@@ -495,21 +497,6 @@ impl Dictionary {
     #[must_use]
     pub fn frame_count(&self) -> usize {
         self.lines.len()
-    }
-
-    /// A frame.
-    #[must_use]
-    pub fn frame(&self, index: FrameIndex) -> Option<Frame<'_>> {
-        let location = *self.locations_of_frames.get(index.position())?;
-        let entry = self.locations.get(location)?;
-        let position = index.0.checked_sub(entry.frames.start)?;
-        Frame::new(self, self.location_in(entry), position as usize)
-    }
-
-    /// All frames, in the order of their indices.
-    pub fn frames(&self) -> impl ExactSizeIterator<Item = Frame<'_>> + DoubleEndedIterator {
-        let unknown = Frame::unknown(self);
-        (0..self.lines.len() as u32).map(move |index| self.frame(FrameIndex(index)).unwrap_or(unknown))
     }
 
     /// The frames of a location, the innermost first.
