@@ -4,278 +4,21 @@
 //! is proportional to the input, since each stack, frame and name is held once, and a message of many entries that take next to
 //! nothing on the wire is refused.
 
-mod size;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use prost::Message;
+use sidewinder_profile::Link;
 pub use sidewinder_profile::{AttributeValue, Attributes};
-use sidewinder_profile::{FrameType, Link, key};
 
-use crate::read::at;
+pub use crate::decoded::{
+    DecodedEvent, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample,
+};
+pub use crate::message::{DecodeError, MAX_MESSAGE_BYTES, file_messages, is_collector_file};
+use crate::message::{at, check_sizes};
 use crate::wire::{
     self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
 };
-
-/// The maximum size of a message.
-pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
-
-/// The memory that decoding may take for each byte of a message: three times as much as messages of profilers.
-const DECODED_BYTES_PER_BYTE: usize = 32;
-/// The memory in bytes that decoding may take in any case.
-const DECODED_BYTES_MIN: usize = 32 << 20;
-
-/// Why bytes could not be decoded.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// Not a protobuf message of this type.
-    #[error("not a ProfilesData message")]
-    NotProfiles(#[from] prost::DecodeError),
-    /// More than [`MAX_MESSAGE_BYTES`].
-    #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]
-    TooLong(usize),
-    /// Decoded, it would take more memory than its size allows.
-    #[error(
-        "a message of {bytes} bytes has so many entries that it takes more than {limit_mib} MiB, the limit for its size"
-    )]
-    Expands {
-        /// The size of the message.
-        bytes: usize,
-        /// The limit for a message of this size.
-        limit_mib: usize,
-    },
-    /// The file ends within a message or its length prefix.
-    #[error("the message at byte {offset} needs {needed} bytes, but the file has only {left} left")]
-    CutOff {
-        /// The offset of the message or its length prefix.
-        offset: usize,
-        /// The number of bytes required from there.
-        needed: usize,
-        /// The number of bytes available.
-        left: usize,
-    },
-    /// An index outside its table.
-    #[error("index {index} lies outside of the {table} table of {len}")]
-    IndexOutOfRange {
-        /// The table.
-        table: &'static str,
-        /// The index.
-        index: i32,
-        /// The length of the table.
-        len: usize,
-    },
-    /// Its profiles are of more types than are told apart.
-    #[error("its profiles are of more than {0} types")]
-    TooManyTypes(usize),
-    /// A sample has values and timestamps, but not the same number of each.
-    #[error("a sample has {values} values for {timestamps} timestamps")]
-    UnequalLengths {
-        /// The number of values.
-        values: usize,
-        /// The number of timestamps.
-        timestamps: usize,
-    },
-}
-
-/// A range of a file that is mapped into memory.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub struct DecodedMapping {
-    /// The address of its first byte.
-    pub memory_start: u64,
-    /// The address after its last byte.
-    pub memory_limit: u64,
-    /// The file offset of its first byte.
-    pub file_offset: u64,
-    /// The name of the file.
-    pub filename: Arc<str>,
-    /// The build IDs, and any other attributes.
-    pub attributes: Attributes,
-}
-
-impl DecodedMapping {
-    /// `process.executable.build_id.htlhash`.
-    #[must_use]
-    pub fn htlhash(&self) -> Option<&str> {
-        self.attributes.get(key::BUILD_ID_HTLHASH)?.as_str()
-    }
-
-    /// `process.executable.build_id.gnu`.
-    #[must_use]
-    pub fn gnu_build_id(&self) -> Option<&str> {
-        self.attributes.get(key::BUILD_ID_GNU)?.as_str()
-    }
-
-    /// `process.executable.build_id.go`.
-    #[must_use]
-    pub fn go_build_id(&self) -> Option<&str> {
-        self.attributes.get(key::BUILD_ID_GO)?.as_str()
-    }
-}
-
-/// A function, and a position in it.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub struct DecodedLine {
-    /// The readable name.
-    pub function: Arc<str>,
-    /// The linker name.
-    pub system_name: Arc<str>,
-    /// The source file.
-    pub filename: Arc<str>,
-    /// The line, from 1; 0 if unknown.
-    pub line: i64,
-    /// The column, from 1; 0 if unknown.
-    pub column: i64,
-}
-
-/// One frame of a stack.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DecodedFrame {
-    /// The mapping that contains `address`, if any.
-    pub mapping: Option<Arc<DecodedMapping>>,
-    /// Within the mapping's memory.
-    pub address: u64,
-    /// The function at `address` comes last, preceded by those inlined into it.
-    pub lines: Vec<DecodedLine>,
-    /// The frame type, and any other attributes.
-    pub attributes: Arc<Attributes>,
-}
-
-impl DecodedFrame {
-    /// `profile.frame.type`, if the conventions define its value.
-    #[must_use]
-    pub fn frame_type(&self) -> Option<FrameType> {
-        FrameType::from_wire(self.attributes.get(key::FRAME_TYPE)?.as_str()?)
-    }
-
-    /// Whether nothing proves that it is the caller of the previous frame.
-    #[must_use]
-    pub fn is_guessed(&self) -> bool {
-        self.attributes.get(key::FRAME_GUESSED) == Some(&AttributeValue::Bool(true))
-    }
-
-    /// Whether a process generated its code, if the type doesn't say by which runtime.
-    #[must_use]
-    pub fn is_generated(&self) -> bool {
-        self.attributes.get(key::FRAME_GENERATED) == Some(&AttributeValue::Bool(true))
-    }
-
-    /// Whether its name is words of the profiler, and not a function's; `None` if it does not say so.
-    #[must_use]
-    pub fn is_marker(&self) -> Option<bool> {
-        match self.attributes.get(key::FRAME_MARKER)? {
-            AttributeValue::Bool(is_marker) => Some(*is_marker),
-            _ => None,
-        }
-    }
-
-    /// The file offset of `address`.
-    #[must_use]
-    pub fn file_offset(&self) -> Option<u64> {
-        let mapping = self.mapping.as_ref()?;
-        self.address.checked_sub(mapping.memory_start)?.checked_add(mapping.file_offset)
-    }
-
-    /// The name of the function at `address`, if it has one.
-    #[must_use]
-    pub fn function(&self) -> Option<&str> {
-        self.lines.last().map(|line| &*line.function).filter(|name| !name.is_empty())
-    }
-}
-
-/// One profile: samples of one kind for one resource.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DecodedProfile {
-    /// The resource.
-    pub resource: Arc<Attributes>,
-    /// The sample type, such as `samples` or `off_cpu`.
-    pub sample_type: Arc<str>,
-    /// The unit of the values, such as `count` or `nanoseconds`.
-    pub sample_unit: Arc<str>,
-    /// The period type, such as `cpu`.
-    pub period_type: Arc<str>,
-    /// The unit of the period, such as `nanoseconds`.
-    pub period_unit: Arc<str>,
-    /// The period, in the unit of the period type.
-    pub period: i64,
-    /// The start of the covered time.
-    pub time_unix_ns: u64,
-    /// The length of the covered time.
-    pub duration_ns: u64,
-    /// The profile ID; receivers drop profiles whose ID they have already seen.
-    pub profile_id: Vec<u8>,
-    /// The samples.
-    pub samples: Vec<DecodedSample>,
-}
-
-/// The events of one stack, attribute set and link.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DecodedSample {
-    /// Leaf first.
-    pub stack: Arc<[Arc<DecodedFrame>]>,
-    /// The thread, the CPU, the outcome, and any other attributes.
-    pub attributes: Arc<Attributes>,
-    /// The span that was active.
-    pub link: Option<Link>,
-    /// One for each event. Empty if events were summed.
-    pub timestamps_unix_ns: Vec<u64>,
-    /// One for each event, or one for all. Empty if events are only counted.
-    pub values: Vec<i64>,
-}
-
-impl DecodedSample {
-    /// `thread.id`.
-    #[must_use]
-    pub fn thread_id(&self) -> Option<i64> {
-        self.attributes.get(key::THREAD_ID)?.as_int()
-    }
-
-    /// `thread.name`.
-    #[must_use]
-    pub fn thread_name(&self) -> Option<&str> {
-        self.attributes.get(key::THREAD_NAME)?.as_str()
-    }
-
-    /// `cpu.logical_number`.
-    #[must_use]
-    pub fn cpu(&self) -> Option<i64> {
-        self.attributes.get(key::CPU)?.as_int()
-    }
-
-    /// Why the stack is incomplete; `None` if it is complete.
-    #[must_use]
-    pub fn outcome(&self) -> Option<&str> {
-        self.attributes.get(key::STACK_OUTCOME)?.as_str()
-    }
-}
-
-/// One event with all its attributes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct DecodedEvent<'a> {
-    /// The profile that it is in.
-    pub profile: &'a DecodedProfile,
-    /// The sample that it is in.
-    pub sample: &'a DecodedSample,
-    /// Its time.
-    pub time_unix_ns: u64,
-    /// Its value; 1 if events are only counted. Of a sample without timestamps: that of all its events.
-    pub value: i64,
-}
-
-impl DecodedProfile {
-    /// The events of all samples. A sample without timestamps is one event, at the start of the profile.
-    pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
-        self.samples.iter().flat_map(move |sample| {
-            let event = move |time_unix_ns, at| {
-                let value = sample.values.get(at).copied().unwrap_or(1);
-                DecodedEvent { profile: self, sample, time_unix_ns, value }
-            };
-            let times = sample.timestamps_unix_ns.iter().enumerate();
-            let sum = sample.timestamps_unix_ns.is_empty().then(|| event(self.time_unix_ns, 0));
-            times.map(move |(at, &time_unix_ns)| event(time_unix_ns, at)).chain(sum)
-        })
-    }
-}
 
 /// Decodes one `ProfilesData` or `ExportProfilesServiceRequest` message.
 ///
@@ -284,26 +27,6 @@ impl DecodedProfile {
 /// If the message is too large, of another type, or inconsistent.
 pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     decode_messages([bytes].into_iter().map(Ok))
-}
-
-/// Refuses messages of one document that are too large or expand to too much. They share the limits of one.
-pub(crate) fn check_sizes<'a>(
-    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>>,
-) -> Result<(), DecodeError> {
-    let (mut bytes, mut decoded_bytes) = (0_usize, 0_usize);
-    for message in messages {
-        let message = message?;
-        bytes = bytes.saturating_add(message.len());
-        if bytes > MAX_MESSAGE_BYTES {
-            return Err(DecodeError::TooLong(bytes));
-        }
-        decoded_bytes = decoded_bytes.saturating_add(size::decoded_bytes(message));
-    }
-    let limit_bytes = DECODED_BYTES_MIN.saturating_add(bytes.saturating_mul(DECODED_BYTES_PER_BYTE));
-    if decoded_bytes > limit_bytes {
-        return Err(DecodeError::Expands { bytes, limit_mib: limit_bytes >> 20 });
-    }
-    Ok(())
 }
 
 /// Decodes the messages of one document.
@@ -326,14 +49,6 @@ fn decode_messages<'a>(
     Ok(profiles)
 }
 
-/// Whether a file is in the format of the Collector's file exporter, rather than one message: that begins with the number of a
-/// field, which is at least 1, and the other with the highest byte of a length, which is less than 8 for up to 128 MiB.
-#[must_use]
-pub fn is_collector_file(bytes: &[u8]) -> bool {
-    const FIELD_SHIFT: u32 = 3;
-    bytes.first().is_some_and(|first| first >> FIELD_SHIFT == 0)
-}
-
 /// Decodes all messages of a file in the format of the Collector's file exporter. Together they have the limits of one message
 /// of their size.
 ///
@@ -342,31 +57,6 @@ pub fn is_collector_file(bytes: &[u8]) -> bool {
 /// As [`file_messages`], before anything is decoded, and [`decode_profiles_data`].
 pub fn decode_collector_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     decode_messages(file_messages(bytes))
-}
-
-/// Splits a file in the format of the Collector's file exporter with `format: proto` into its messages: each follows its
-/// length in four bytes, big-endian.
-///
-/// A file that ends within a message, such as one still being written, ends with an error.
-pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> + Clone {
-    let mut offset = 0;
-    std::iter::from_fn(move || {
-        let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;
-        let cut_off = |needed| DecodeError::CutOff { offset, needed, left: rest.len() };
-        let Some((length, rest)) = rest.split_first_chunk::<4>() else {
-            let error = cut_off(4);
-            offset = bytes.len();
-            return Some(Err(error));
-        };
-        let length = u32::from_be_bytes(*length) as usize;
-        let Some(message) = rest.get(..length) else {
-            let error = cut_off(length.saturating_add(4));
-            offset = bytes.len();
-            return Some(Err(error));
-        };
-        offset += 4 + length;
-        Some(Ok(message))
-    })
 }
 
 /// The tables of a dictionary, with all references resolved.

@@ -7,8 +7,8 @@ use sidewinder_profile::{
     StringIndex, ValueType, key,
 };
 
-use crate::decode::{DecodeError, check_sizes, file_messages};
 use crate::encode::SampleRef;
+use crate::message::{DecodeError, at, check_sizes, file_messages};
 use crate::wire::{
     self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles, strindex,
     string_index,
@@ -345,16 +345,6 @@ fn looks_like_marker(location: &Location<'_>, dictionary: &Dictionary) -> bool {
         _ => return false,
     };
     dictionary.string(name).starts_with('[')
-}
-
-/// The element of a table at `index`.
-pub(crate) fn at<'a, T>(table: &'static str, values: &'a [T], index: i32) -> Result<&'a T, DecodeError> {
-    let len = values.len();
-    usize::try_from(index).ok().and_then(|index| values.get(index)).ok_or(DecodeError::IndexOutOfRange {
-        table,
-        index,
-        len,
-    })
 }
 
 /// A link. It is not valid if its IDs don't have the right lengths.

@@ -1,16 +1,13 @@
 //! A report, before and after it is encoded, and splitting it to a size that a receiver accepts.
 
 mod draft;
+mod split;
 
 use std::ops::{Add, AddAssign, Sub};
 
 use bytes::Bytes;
-use prost::Message;
-use sidewinder_profile::Dictionary;
 
 pub(crate) use self::draft::ReportDraft;
-use crate::read::{ReadMessage, ReadSample, read};
-use crate::wire::{Profile, ProfilesData, ResourceProfiles};
 
 /// A number of events, in both units that receivers count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -84,43 +81,6 @@ impl Report {
     pub fn profiles(&self) -> u64 {
         self.profiles
     }
-
-    /// Splits a report that a receiver refuses for its size into reports of at most `max_bytes` each.
-    ///
-    /// Only its bytes are left by then, perhaps on a disk, so they are read again: a report that is known to be too large is split
-    /// [before it is encoded](ReportDraft::encode_within).
-    pub(crate) fn split(self, max_bytes: usize) -> Split {
-        if self.bytes.len() <= max_bytes {
-            return Split { reports: vec![self], too_large: Tally::default() };
-        }
-        // The message was encoded by this crate, so it can be read.
-        let Ok(message) = ProfilesData::decode(self.bytes.clone()) else {
-            return Split { reports: Vec::new(), too_large: self.tally };
-        };
-        let mut dictionary = Dictionary::default();
-        let Ok(ReadMessage { resource_profiles, samples }) = read(message, &mut dictionary) else {
-            return Split { reports: Vec::new(), too_large: self.tally };
-        };
-        let samples =
-            samples.iter().map(|samples| samples.iter().map(ReadSample::as_ref).collect()).collect();
-        let pieces = ReportDraft::new(&dictionary, resource_profiles, samples).encode_within(max_bytes);
-        let (reports, too_large): (Vec<_>, Vec<_>) =
-            pieces.into_iter().partition(|piece| piece.bytes.len() <= max_bytes);
-        let too_large = too_large.iter().fold(Tally::default(), |sum, piece| sum + piece.tally);
-        Split { reports, too_large }
-    }
-}
-
-/// The parts of a report.
-#[derive(Debug)]
-pub(crate) struct Split {
-    pub(crate) reports: Vec<Report>,
-    /// Events that are dropped because their stack and attributes alone exceed the limit.
-    pub(crate) too_large: Tally,
-}
-
-fn profiles_mut(resource_profiles: &mut [ResourceProfiles]) -> impl Iterator<Item = &mut Profile> {
-    resource_profiles.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles)
 }
 
 /// 16 random bytes, never all zero.
@@ -135,7 +95,7 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
-    use sidewinder_profile::{FrameType, Line, LinkIndex, Location, Value, key};
+    use sidewinder_profile::{Dictionary, FrameType, Line, LinkIndex, Location, Value, key};
 
     use crate::builder::{SampleAttributes, SampleIdentity};
     use crate::{ReportBuilder, ReportOptions, conformance, decode};

@@ -10,7 +10,7 @@ use tonic::body::Body;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
 
-use super::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
+use super::service::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
 use crate::wire::{EXPORT_METHOD, ExportProfilesServiceResponse};
 
 pub(super) async fn answer(service: ProfilesService, request: Request<Body>) -> Response<Body> {

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use prost::Message as _;
 use tonic::body::Body;
 
-use super::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
+use super::service::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
 
 /// Where profiles are sent.
 const PATH: &str = "/v1development/profiles";

@@ -1,6 +1,6 @@
 use std::io::Write as _;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use ::http::StatusCode;
@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
 
 use super::*;
-use crate::wire::EXPORT_METHOD;
+use crate::wire::{EXPORT_METHOD, ExportProfilesServiceResponse};
 
 const PATH: &str = "/v1development/profiles";
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Report, Tally, profiles_mut};
 use sidewinder_profile::Dictionary;
 
+use super::{Report, Tally};
 use crate::encode::{SampleRef, encode};
 use crate::wire::{Profile, ResourceProfiles};
 
@@ -137,4 +137,8 @@ fn piece_profile_id(whole: &[u8], range: &Range<usize>) -> Vec<u8> {
     let high = mix(number(high) ^ mix(range.start as u64 + 1));
     let low = mix(number(low) ^ mix(high ^ mix(range.end as u64 + 1)));
     (u128::from(high) << 64 | u128::from(low)).max(1).to_be_bytes().to_vec()
+}
+
+fn profiles_mut(resource_profiles: &mut [ResourceProfiles]) -> impl Iterator<Item = &mut Profile> {
+    resource_profiles.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles)
 }

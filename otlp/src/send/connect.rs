@@ -7,6 +7,7 @@ mod proxy;
 mod read_budget;
 mod resolve;
 mod tls;
+mod tls_error;
 
 use std::future::Future;
 use std::io;
@@ -27,13 +28,13 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{CertificateError, Error as RustlsError, OtherError};
 use tower::Service;
 
-pub use pem::PemProblem;
 pub use proxy::{Proxies, ProxyError};
 pub(super) use proxy::{Route, proxy_url};
 pub(super) use read_budget::ReadBudget;
 pub use resolve::{Resolve, ResolveFuture, Resolver};
 pub(super) use tls::Tls;
-pub use tls::{TlsConfigError, check_tls};
+pub use tls::check_tls;
+pub use tls_error::{PemProblem, TlsConfigError};
 
 /// The address of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@
 //! An embedded database would add a file format, compaction and recovery for a list that only grows at one end and
 //! shrinks at the other.
 
+mod error;
 mod folder;
 mod record;
 mod scan;
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use tracing::warn;
+
+pub use error::StorageError;
 
 use crate::report::{Report, Tally};
 use folder::{QueueFolder, open_file};
@@ -45,34 +48,6 @@ pub struct StorageOptions {
     pub max_bytes: u64,
     /// Whether to sync each write to disk, so that it survives a crash of the machine.
     pub fsync: bool,
-}
-
-/// Why a directory can't hold a queue.
-#[derive(Debug, thiserror::Error)]
-pub enum StorageError {
-    /// A file or directory can't be used.
-    #[error("cannot {action} {path:?}, where the queue is kept")]
-    Io {
-        /// The operation that failed.
-        action: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Another process or exporter has its queue there.
-    #[error(
-        "{0:?} is another exporter's queue, perhaps of another process: give each a directory of its own"
-    )]
-    InUse(PathBuf),
-}
-
-impl StorageError {
-    /// The error of an operation on a path.
-    fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { action, path: path.clone(), source }
-    }
 }
 
 /// Why a report was not stored.

@@ -1,12 +1,10 @@
 //! Certificates and keys in PEM, from files or from the configuration.
 
-use std::fmt;
-
 use sidewinder_config::{Pem, read_bounded};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::tls::TlsConfigError;
+use super::tls_error::{PemProblem, TlsConfigError};
 
 /// The maximum size of a file with certificates or keys.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -89,46 +87,5 @@ impl PemText {
         let end = format!("{label}-----");
         let text = String::from_utf8_lossy(&self.text);
         text.lines().any(|line| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&end))
-    }
-}
-
-/// What is wrong with the content of a setting.
-#[derive(Debug)]
-pub enum PemProblem {
-    /// There is no certificate.
-    NoCertificate {
-        /// Whether there is a private key instead.
-        has_key: bool,
-    },
-    /// There is no private key.
-    NoKey {
-        /// Whether there is a certificate instead.
-        has_certificate: bool,
-    },
-    /// The private key is encrypted with a passphrase.
-    EncryptedKey,
-    /// A section is not valid PEM.
-    Damaged(pem::Error),
-    /// A certificate is not valid DER, or a private key has an unknown type.
-    Unusable,
-}
-
-impl fmt::Display for PemProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoCertificate { has_key: true } => "it is a private key, not a certificate",
-            Self::NoCertificate { has_key: false } => {
-                "it has no certificate in PEM (-----BEGIN CERTIFICATE-----)"
-            }
-            Self::NoKey { has_certificate: true } => "it is a certificate, not a private key",
-            Self::NoKey { has_certificate: false } => {
-                "it has no private key in PEM (-----BEGIN PRIVATE KEY-----)"
-            }
-            Self::EncryptedKey => {
-                "the private key has a passphrase, which is not supported: remove it with `openssl pkey`"
-            }
-            Self::Damaged(error) => return write!(f, "it is not valid PEM: {error}"),
-            Self::Unusable => "it has a certificate or a key that can't be used",
-        })
     }
 }

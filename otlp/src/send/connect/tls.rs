@@ -1,8 +1,6 @@
 //! TLS as configured. Files are read again when they change.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -16,51 +14,8 @@ use tokio_rustls::rustls::{
 };
 use tracing::{info, warn};
 
-use super::pem::{PemProblem, PemSetting, PemText};
-
-/// Certificates, keys or settings with which no connection is possible. Messages begin with the key of the configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsConfigError {
-    /// A file could not be read.
-    #[error("tls::{key}: cannot read {path:?}")]
-    Read {
-        /// The key, such as `ca_file`.
-        key: &'static str,
-        /// The path of the file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The content isn't valid.
-    #[error("tls::{key}: {problem}")]
-    Pem {
-        /// The key.
-        key: &'static str,
-        /// What is wrong.
-        problem: PemProblem,
-    },
-    /// The private key is another certificate's.
-    #[error("tls::{key}: it is not the private key of the first certificate in tls::{certificate_key}")]
-    OtherKey {
-        /// The key with the private key.
-        key: &'static str,
-        /// The key with the certificate.
-        certificate_key: &'static str,
-    },
-    /// There are no trusted root certificates, as in an image without certificates.
-    #[error(
-        "tls::ca_file: there is no certificate authority to trust: it is not set, and the system has none (in \
-         SSL_CERT_FILE, SSL_CERT_DIR, or where distributions keep them); set it, or mount \
-         certificates, as at /etc/ssl/certs"
-    )]
-    NoAuthority,
-    /// The maximum version is older than the minimum.
-    #[error("tls::max_version: it is older than tls::min_version")]
-    Versions,
-    /// The settings don't fit together.
-    #[error("tls: the settings do not fit together")]
-    Settings(#[from] RustlsError),
-}
+use super::pem::{PemSetting, PemText};
+use super::tls_error::{PemProblem, TlsConfigError};
 
 /// Checks that a connection could be made with these settings: reads their files, and changes nothing.
 ///

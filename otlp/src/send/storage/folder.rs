@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::StorageError;
+use super::error::StorageError;
 
 /// A folder that one process has locked.
 #[derive(Debug)]

@@ -5,9 +5,9 @@
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-use super::{AttributeValue, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample};
-use sidewinder_profile::Link;
+use sidewinder_profile::{AttributeValue, Link};
 
+use crate::decoded::{DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample};
 use crate::wire;
 
 /// The most levels of messages within each other that are decoded, by prost's own limit.
