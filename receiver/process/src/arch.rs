@@ -17,3 +17,6 @@ use self::x86_64 as host;
 pub(crate) use host::{
     DTPMOD, GO_G_OFFSET, GO_G_SYMBOL, MACHINE, STATIC_OFFSETS, TLSDESC, TPOFF, offset_in_program,
 };
+
+/// Static offsets are smaller, and nothing is mapped below this address (`vm.mmap_min_addr`), so a word can hold either.
+pub(crate) const LEAST_POINTER: u64 = 0x1_0000;

@@ -6,6 +6,7 @@
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
 mod aarch64;
+pub(crate) mod listed_instruction;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -14,6 +15,7 @@ use self::aarch64 as host;
 #[cfg(target_arch = "x86_64")]
 use self::x86_64 as host;
 
+pub use self::listed_instruction::ListedInstruction;
 pub(crate) use host::{
     ARGUMENT_REGISTERS, GLOB_DAT, JUMP_SLOT, MACHINE, RELATIVE, RESULT_REGISTER, disassemble, parse_operand,
     stubs,

@@ -3,19 +3,7 @@
 use sidewinder_address::Svma;
 
 use crate::arch;
-
-/// One instruction as text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListedInstruction {
-    /// Its first byte.
-    pub start: Svma,
-    /// The first byte after it.
-    pub end: Svma,
-    /// Where it jumps to or which data beside the code it uses, if its bytes say so.
-    pub target: Option<Svma>,
-    /// In the notation of the architecture's manufacturer.
-    pub text: String,
-}
+pub use crate::arch::ListedInstruction;
 
 /// The instructions of code that begins at `start`. Bytes that are no instruction are listed as such.
 #[must_use]

@@ -5,6 +5,9 @@
 
 use std::cell::Cell;
 
+/// What an element of a set of addresses takes: the nodes of a tree are half empty at worst.
+pub(crate) const ADDRESS_BYTES: usize = 4 * size_of::<u32>();
+
 /// An amount of memory that several parts of a build share.
 #[derive(Debug)]
 pub struct MemoryBudget {

@@ -10,7 +10,7 @@ pub(crate) use object::elf::{
     R_AARCH64_TLSDESC as TLSDESC,
 };
 
-use crate::tls::LEAST_POINTER;
+use super::LEAST_POINTER;
 
 /// The thread control block at the thread pointer.
 const CONTROL_BLOCK_BYTES: u64 = 16;

@@ -24,8 +24,6 @@ pub use variable::{GlobalVariable, read_constant};
 const SLOTS_MAX: usize = 8;
 /// Segments of one file that are kept.
 const LOADS_MAX: usize = 64;
-/// Static offsets are smaller, and nothing is mapped below this address (`vm.mmap_min_addr`), so a word can hold either.
-pub(crate) const LEAST_POINTER: u64 = 0x1_0000;
 
 /// A thread-local variable with a given name, as one file describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -164,7 +162,7 @@ impl TlsGotEntry {
                 // The argument of a dynamic descriptor starts with the same two words as a module's slot (glibc's
                 // `struct tlsdesc_dynamic_arg`, musl's `struct td_index`). An unresolved one has a relocation there, which
                 // starts with an address: that is not a valid module ID.
-                (_, argument) if argument >= LEAST_POINTER => {
+                (_, argument) if argument >= arch::LEAST_POINTER => {
                     let (module, offset) = pair(argument)?;
                     dynamic(module, offset).and_then(|place| place.offset_by(distance))
                 }
@@ -220,7 +218,7 @@ fn static_offset(word: u64) -> Option<TlsLocation> {
 }
 
 fn dynamic(module: u64, offset: u64) -> Option<TlsLocation> {
-    let is_sane = (1..LEAST_POINTER >> 4).contains(&module) && offset <= i32::MAX as u64;
+    let is_sane = (1..arch::LEAST_POINTER >> 4).contains(&module) && offset <= i32::MAX as u64;
     is_sane.then_some(TlsLocation::Dynamic { module, offset })
 }
 

@@ -3,6 +3,7 @@
 //! Unlike names for addresses, these must be right or refused: a probe in the wrong place counts something else.
 
 mod function;
+pub(crate) mod operand;
 mod strings;
 mod usdt;
 
@@ -12,6 +13,7 @@ use crate::arch;
 use crate::error::SymbolTableError;
 
 pub use self::function::{find_function, find_return};
+pub use self::operand::{Operand, OperandAt};
 pub use self::usdt::find_usdt;
 
 /// A place in a file.
@@ -23,33 +25,6 @@ pub struct ProbeSite {
     pub semaphore: Option<u64>,
     /// The arguments; `None` for one that can't be read.
     pub arguments: Vec<Option<Operand>>,
-}
-
-/// A value that code has in a place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operand {
-    /// Where it is.
-    pub at: OperandAt,
-    /// Its width: 8, 16, 32 or 64.
-    pub bits: u8,
-    /// Whether its highest bit is its sign.
-    pub is_signed: bool,
-}
-
-/// Where a value is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OperandAt {
-    /// Nowhere: it is always the same.
-    Constant(i64),
-    /// In a register, by its DWARF number.
-    Register(u8),
-    /// In memory.
-    Memory {
-        /// The register with the base address, by its DWARF number.
-        register: u8,
-        /// In bytes from that address.
-        offset: i64,
-    },
 }
 
 /// The place of an argument of a C function, counted from 0, when the function begins; `None` if it is on the stack.

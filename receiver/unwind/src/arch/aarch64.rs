@@ -52,16 +52,6 @@ pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
     u32::try_from(last + 1).ok()?.checked_mul(INSTRUCTION_BYTES)
 }
 
-/// `br`, also with authentication.
-fn is_branch_to_register(word: u32) -> bool {
-    word & 0xfeff_f000 == 0xd61f_0000
-}
-
-/// `ret`, also with authentication.
-fn is_return(word: u32) -> bool {
-    word & 0xffff_f000 == 0xd65f_0000
-}
-
 /// Whether code does nothing, like what is used to align it, or is zeros.
 pub(super) fn is_padding(code: &[u8]) -> bool {
     instructions(code).all(|word| word == NOP || word == 0)

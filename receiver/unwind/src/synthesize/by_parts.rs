@@ -3,7 +3,7 @@
 use object::File;
 use sidewinder_unwind_table::{CompactRow, EntryInterner, RowBuffer, Summary};
 
-use super::{CodeAnalysis, CodeUnit};
+use super::analysis::{CodeAnalysis, CodeUnit};
 use crate::code::piece::CodeSlice;
 use crate::known_functions::KnownFunctions;
 use crate::read::ReadFile;

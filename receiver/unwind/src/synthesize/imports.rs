@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
 
-use super::named_functions::ADDRESS_BYTES;
 use crate::arch::{self, Instruction};
 use crate::code::piece::CodeSlice;
 use crate::elf::memory_of;
-use crate::memory::Reservation;
+use crate::memory::{ADDRESS_BYTES, Reservation};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::{for_each_dynamic_name, for_each_dynamic_relocation};

@@ -8,7 +8,7 @@ use super::imports::never_returns;
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::elf::memory_of;
 use crate::known_functions::is_never_called;
-use crate::memory::Reservation;
+use crate::memory::{ADDRESS_BYTES, Reservation};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
@@ -22,9 +22,6 @@ pub(super) struct NamedFunctions<'memory> {
     /// For both.
     pub(super) reserved: Reservation<'memory>,
 }
-
-/// What an element of a set of addresses takes: the nodes of a tree are half empty at worst.
-pub(super) const ADDRESS_BYTES: usize = 4 * size_of::<u32>();
 
 impl<'memory> NamedFunctions<'memory> {
     /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to, and so is what doesn't fit the memory.

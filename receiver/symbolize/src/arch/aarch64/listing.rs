@@ -4,7 +4,7 @@
 use sidewinder_address::Svma;
 
 use super::{WORD_BYTES, address_immediate, page_address};
-use crate::listing::ListedInstruction;
+use crate::arch::listed_instruction::ListedInstruction;
 
 /// The conditions of `b.cond`, by their code.
 const CONDITIONS: [&str; 16] =

@@ -1,7 +1,7 @@
 //! Operands in the syntax of assembly for arm64, as compilers write them into USDT notes, and registers by name.
 
 use crate::arch::parse_number;
-use crate::sites::OperandAt;
+use crate::sites::operand::OperandAt;
 
 /// sp.
 const STACK_POINTER: u8 = 31;

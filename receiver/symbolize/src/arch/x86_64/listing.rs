@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, IntelFormatter};
 use sidewinder_address::Svma;
 
-use crate::listing::ListedInstruction;
+use crate::arch::listed_instruction::ListedInstruction;
 
 /// The instructions of code that begins at `start`. Bytes that are no instruction are `(bad)`, each on its own.
 pub(crate) fn disassemble(code: &[u8], start: Svma) -> Vec<ListedInstruction> {

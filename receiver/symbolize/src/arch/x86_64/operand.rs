@@ -1,7 +1,7 @@
 //! Operands in the syntax of AT&T assembly, as compilers write them into USDT notes, and registers by name.
 
 use crate::arch::parse_number;
-use crate::sites::OperandAt;
+use crate::sites::operand::OperandAt;
 
 /// The 64-bit registers, by DWARF number (System V ABI for AMD64, figure 3.36).
 const NAMES: [&str; 16] = [

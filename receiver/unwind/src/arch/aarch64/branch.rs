@@ -1,7 +1,6 @@
 //! How code goes on after an instruction.
 
 use super::fields::signed_field;
-use super::{is_branch_to_register, is_return};
 
 /// How a function goes on after an instruction.
 pub(super) struct Next {
@@ -33,4 +32,14 @@ impl Next {
 /// The distance of `bl` to its target, in instructions.
 pub(super) fn call_distance(word: u32) -> Option<i32> {
     (word >> 26 == 0b10_0101).then(|| signed_field(word, 0, 26))
+}
+
+/// `br`, also with authentication.
+pub(super) fn is_branch_to_register(word: u32) -> bool {
+    word & 0xfeff_f000 == 0xd61f_0000
+}
+
+/// `ret`, also with authentication.
+pub(super) fn is_return(word: u32) -> bool {
+    word & 0xffff_f000 == 0xd65f_0000
 }

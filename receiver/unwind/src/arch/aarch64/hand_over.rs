@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use sidewinder_unwind_table::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
-use super::branch::Next;
+use super::branch::{Next, is_return};
 use super::fields::{LINK, STACK_POINTER, base, first, moved, sum};
+use super::instructions;
 use super::writes::{is_call, may_write};
-use super::{instructions, is_return};
 
 /// A `struct _Unwind_Context` of GCC 8 and later: the places of 98 registers, the canonical frame address, the return address,
 /// and more.

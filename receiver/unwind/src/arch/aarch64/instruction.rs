@@ -1,9 +1,9 @@
 //! One decoded instruction, as far as the control flow of a function depends on it.
 
-use super::branch::{Next, call_distance};
+use super::NOP;
+use super::branch::{Next, call_distance, is_branch_to_register, is_return};
 use super::fields::{LINK, STACK_POINTER, base};
 use super::writes::is_call;
-use super::{NOP, is_branch_to_register, is_return};
 
 /// The size of an instruction.
 const WORD_BYTES: u32 = 4;

@@ -9,9 +9,10 @@ use sidewinder_unwind_table::{
     Architecture, Cfa, Entry, EntryInterner, Register, ReturnAddress, Rule, SavedRegister,
 };
 
+use super::branch::is_branch_to_register;
 use super::fields::{first, page_distance};
 use super::pages::page_of;
-use super::{NOP, instructions, is_branch_to_register};
+use super::{NOP, instructions};
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
