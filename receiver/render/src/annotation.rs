@@ -6,7 +6,6 @@
 use serde::Serialize;
 
 use crate::escape::escaped_or_empty;
-use crate::function_code::InstructionCosts;
 
 /// The code that a profile comes with. Names and texts may be hostile: a page shows them as text only.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -92,6 +91,23 @@ pub struct FunctionAssembly {
     pub unwinding: UnwindingRanges,
     /// The events of each instruction.
     pub costs: InstructionCosts,
+}
+
+/// Events of instructions, by column: those with the same slice, thread, state and instruction are one row.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct InstructionCosts {
+    /// The index of the time slice.
+    pub slice: Vec<u32>,
+    /// The index of the thread.
+    pub thread: Vec<u32>,
+    /// The index of the state plus one; 0 if it is unknown.
+    pub state: Vec<u32>,
+    /// The index of the instruction.
+    pub instruction: Vec<u32>,
+    /// Events that were taken at the instruction.
+    pub own: Vec<u64>,
+    /// These, and those in what the instruction calls. Recursion counts once.
+    pub total: Vec<u64>,
 }
 
 /// A function in a file.

@@ -12,7 +12,8 @@ use std::fmt::Write;
 use unicode_width::UnicodeWidthStr as _;
 
 use self::changes::{Change, Changes, FALSE_DISCOVERY_RATE, TESTED_SHARE_MIN, Verdict};
-use self::comparison::{COUNTS, Comparison, unit_of};
+use self::comparison::{COUNTS, Comparison, VISIBLE_MIN, unit_of};
+pub use self::comparison::{DifferenceBasis, DifferenceError};
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::FunctionOrder;
 use crate::names::DisplayNames;
@@ -20,28 +21,6 @@ use crate::profile::Profile;
 use crate::renames::RenamedBinary;
 use crate::summary::group_thousands;
 use crate::table::{TableOptions, pad};
-
-/// What the values of both recordings are divided by before they are compared.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum DifferenceBasis {
-    /// All of a recording's samples: its CPU time.
-    Total,
-    /// The duration of each recording.
-    Duration,
-    /// So many requests, or other units of work, before and after.
-    Requests([u64; 2]),
-}
-
-/// Why two recordings can't be compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DifferenceError {
-    /// One of them does not say how long it took.
-    #[error("one of the profiles does not say how long it took")]
-    NoDuration,
-    /// Their values have different units.
-    #[error("the profiles are of different types: {0} and {1}")]
-    DifferentTypes(&'static str, &'static str),
-}
 
 const BINARY_ROWS: usize = 6;
 const BINARY_COLUMNS_MAX: usize = 18;
@@ -51,8 +30,6 @@ const NUMBERS_COLUMNS: usize = 51;
 const NAME_COLUMNS_MIN: usize = 36;
 /// Longer names are shortened even where there is room for them.
 const NAME_COLUMNS_MAX: usize = 200;
-/// A smaller change of a displayed value is shown as 0.00.
-const VISIBLE_MIN: f64 = 0.005;
 /// The mark of a change that chance explains.
 const NOISE: char = '~';
 /// The mark of a change of too few samples.

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Serialize;
 use sidewinder_profile::{Frame, FrameIndex, Index as _, MappingIndex, StackIndex};
 
-use crate::annotation::PageFunction;
+use crate::annotation::{InstructionCosts, PageFunction};
 use crate::category::FrameCategory;
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::{NO_SYMBOL, function_key, functions};
@@ -30,23 +29,6 @@ pub struct LineCost<'a> {
     pub total: u64,
     /// Those of `total` in calls that were inlined at the line, by the label of the function.
     pub inlined: BTreeMap<Cow<'a, str>, u64>,
-}
-
-/// Events of instructions, by column: those with the same slice, thread, state and instruction are one row.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct InstructionCosts {
-    /// The index of the time slice.
-    pub slice: Vec<u32>,
-    /// The index of the thread.
-    pub thread: Vec<u32>,
-    /// The index of the state plus one; 0 if it is unknown.
-    pub state: Vec<u32>,
-    /// The index of the instruction.
-    pub instruction: Vec<u32>,
-    /// Events that were taken at the instruction.
-    pub own: Vec<u64>,
-    /// These, and those in what the instruction calls. Recursion counts once.
-    pub total: Vec<u64>,
 }
 
 impl PageFunction {

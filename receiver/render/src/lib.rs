@@ -42,8 +42,8 @@ mod table;
 mod tree;
 
 pub use annotation::{
-    Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
-    SourcePart, UnwindingRanges,
+    Annotations, CodeBlock, FunctionAssembly, FunctionSource, InstructionCosts, Instructions, PageFunction,
+    SourceExcerpt, SourcePart, UnwindingRanges,
 };
 pub use category::FrameCategory;
 pub use container::ProfileContainer;
@@ -57,7 +57,7 @@ pub use escape::escaped;
 pub use expansion::{ExpansionBudget, ExpansionError};
 pub use fold::InlinedFunctions;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
+pub use function_code::{FunctionCode, LineCost, lines_by_file};
 pub use functions::{FunctionId, FunctionOrder, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use label::frame_label;

@@ -7,7 +7,7 @@
 mod candidates;
 mod go;
 mod java;
-mod path;
+pub(crate) mod path;
 mod scan;
 
 use std::borrow::Cow;
@@ -23,8 +23,6 @@ use crate::lock_sites::lock_sites;
 use crate::profile::Profile;
 
 use self::candidates::candidates;
-
-pub(crate) use self::path::is_in_scope;
 
 /// How functions are named in output for people.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

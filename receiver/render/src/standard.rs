@@ -2,7 +2,7 @@
 
 use crate::category::FrameCategory;
 use crate::label::ParsedLabel;
-use crate::names::is_in_scope;
+use crate::names::path::is_in_scope;
 use crate::profile::Profile;
 
 /// The beginnings of the file names of C libraries, dynamic loaders and runtimes.

@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::VISIBLE_MIN;
-use super::comparison::Comparison;
+use super::comparison::{Comparison, VISIBLE_MIN};
 use crate::escape::escaped_or_empty;
 use crate::functions::{FunctionOrder, functions};
 use crate::names::DisplayNames;

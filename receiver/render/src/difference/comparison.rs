@@ -1,8 +1,32 @@
 //! How the values of two recordings are compared: what they are divided by, their unit, and the test for chance.
 
-use super::{DifferenceBasis, DifferenceError};
 use crate::profile::Profile;
 use crate::significance::{rate_chance, share_chance};
+
+/// What the values of both recordings are divided by before they are compared.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DifferenceBasis {
+    /// All of a recording's samples: its CPU time.
+    Total,
+    /// The duration of each recording.
+    Duration,
+    /// So many requests, or other units of work, before and after.
+    Requests([u64; 2]),
+}
+
+/// Why two recordings can't be compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DifferenceError {
+    /// One of them does not say how long it took.
+    #[error("one of the profiles does not say how long it took")]
+    NoDuration,
+    /// Their values have different units.
+    #[error("the profiles are of different types: {0} and {1}")]
+    DifferentTypes(&'static str, &'static str),
+}
+
+/// A smaller change of a displayed value is shown as 0.00.
+pub(super) const VISIBLE_MIN: f64 = 0.005;
 
 /// How both recordings are compared.
 pub(super) struct Comparison {

@@ -24,6 +24,7 @@ use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address}
 use crate::profile::{OutcomeCount, Profile, Severity};
 
 pub(super) use self::file::is_perf_data;
+pub use self::record::PerfInode;
 
 /// What perf calls the kernel's own code; the name of a symbol at its start follows.
 const PERF_KERNEL: &str = "[kernel.kallsyms]";
@@ -49,17 +50,6 @@ pub struct PerfBinary {
     pub build_id: Option<String>,
     /// Its inode on the recorded machine, if known.
     pub inode: Option<PerfInode>,
-}
-
-/// An inode.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PerfInode {
-    /// The major number of its device.
-    pub major: u32,
-    /// The minor number of its device.
-    pub minor: u32,
-    /// Its number there.
-    pub inode: u64,
 }
 
 /// The functions at an address of a file.

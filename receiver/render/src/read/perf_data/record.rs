@@ -2,7 +2,17 @@
 
 use super::bytes::Bytes;
 use super::file::{PerfAttributes, PerfRecord, hex};
-use crate::read::PerfInode;
+
+/// An inode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PerfInode {
+    /// The major number of its device.
+    pub major: u32,
+    /// The minor number of its device.
+    pub minor: u32,
+    /// Its number there.
+    pub inode: u64,
+}
 
 /// Bits of `perf_event_attr::sample_type`.
 mod sample_type {
