@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod managed;
+mod outcome;
 mod programs;
 mod python;
 mod registry;

@@ -8,7 +8,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
-use super::samples::is_user_stack;
+use super::outcome::is_user_stack;
 
 /// While a program starts, and the unwind tables of its virtual machine are built.
 const START: Duration = Duration::from_secs(10);

@@ -13,6 +13,7 @@ use sidewinder_e2e_support::rate::Expected;
 use sidewinder_e2e_support::received::Received;
 
 use super::managed::ManagedFrames;
+use super::outcome::is_user_stack;
 use super::programs::Language;
 use super::python::PythonFrames;
 
@@ -21,8 +22,6 @@ use super::python::PythonFrames;
 const FILE_UNKNOWN: [&str; 2] = ["no_table", "unknown_process"];
 /// Interrupts that become no sample, though somebody in scope was interrupted, or may have been.
 const LOST: [&str; 3] = ["busy", "ring_full", "missed"];
-/// Interrupts that find no user stack, whose samples have none.
-const NO_USER_STACK: [&str; 2] = ["exec", "exiting"];
 pub(super) const EXAMPLES: usize = 5;
 /// By then, the tables of what a program is made of are there, unless it runs other programs.
 const START: Duration = Duration::from_secs(1);
@@ -195,11 +194,6 @@ impl Samples {
     pub fn depth_mean(&self) -> f64 {
         self.frames as f64 / (self.native.all() + self.generated.all()).max(1) as f64
     }
-}
-
-/// Whether a sample with such an outcome has a user stack.
-pub(super) fn is_user_stack(outcome: Option<&str>) -> bool {
-    !outcome.is_some_and(|outcome| NO_USER_STACK.contains(&outcome))
 }
 
 fn place(frame: &DecodedFrame) -> String {

@@ -11,9 +11,9 @@ use sidewinder_e2e_support::observe;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 
+use super::outcome::is_user_stack;
 use super::programs::Subject;
 use super::run::Gated;
-use super::samples::is_user_stack;
 use super::symbols::Symbols;
 
 /// How long the programs run before the profiler starts.

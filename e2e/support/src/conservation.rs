@@ -5,8 +5,6 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::counts::Counts;
-
 /// What the profiler says at its end (`record --summary-json`).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Summary {
@@ -55,12 +53,6 @@ impl fmt::Display for Breach {
 impl std::error::Error for Breach {}
 
 impl Summary {
-    /// What a daemon's log says at its end; `None` where it does not.
-    #[must_use]
-    pub fn from_log(log: &str) -> Option<Self> {
-        Some(Counts::from_log(log)?.summary)
-    }
-
     /// The sum of all outcomes.
     #[must_use]
     pub fn sum(&self) -> u64 {

@@ -82,6 +82,14 @@ impl Counts {
     }
 }
 
+impl Summary {
+    /// What a daemon's log says at its end; `None` where it does not.
+    #[must_use]
+    pub fn from_log(log: &str) -> Option<Self> {
+        Some(Counts::from_log(log)?.summary)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
