@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ValueType, unit};
+use crate::value_type::{ValueType, unit};
 
 /// A probe that is sampled. Its profile has its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

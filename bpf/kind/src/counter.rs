@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ValueType, unit};
+use crate::value_type::{ValueType, unit};
 
 /// The part of the machine that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
