@@ -1,9 +1,9 @@
 //! What users can do where functions of a language runtime have no names.
 //!
-//! What is read of each runtime, and what its own switches are, is in its [`RuntimeDescription`]: `sidewinder check` shows these, and
+//! What is read of each runtime, and what its own switches are, is in its [`RuntimeDescription`](sidewinder_vm::RuntimeDescription): `sidewinder check` shows these, and
 //! `docs/runtimes.md` contains them, which a test compares.
 
-use sidewinder_vm::{Runtime, RuntimeDescription};
+use sidewinder_vm::{Runtime, describe};
 
 /// What to do if the memory of a process can't be read, which has the names of its functions.
 pub(crate) const MEMORY_ADVICE: &str =
@@ -20,8 +20,8 @@ pub(crate) const INCOMPLETE_ADVICE: &str = "its perf map or jitdump does not con
 /// What to do about unnamed code that the runtime of a process has generated: for a runtime that does not generate code,
 /// as for a library that is not known.
 pub(crate) fn generated_code_advice(runtime: Option<Runtime>, pid: u32) -> String {
-    let others = RuntimeDescription::of(None).advice;
-    for_process(RuntimeDescription::of(runtime).advice.or(others).unwrap_or_default(), pid)
+    let others = describe(None).advice;
+    for_process(describe(runtime).advice.or(others).unwrap_or_default(), pid)
 }
 
 /// An instruction with the PID of the process that it is for.
@@ -31,7 +31,7 @@ pub(crate) fn for_process(advice: &str, pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_vm::RUNTIMES;
+    use sidewinder_vm::{RUNTIMES, RuntimeDescription};
 
     use super::*;
 

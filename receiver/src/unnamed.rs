@@ -13,7 +13,7 @@ use sidewinder_naming::{Namer, UnnamedCause};
 use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, ProcessKey, ProcessRoot};
 use sidewinder_render::group_thousands;
 use sidewinder_text::ExternalText;
-use sidewinder_vm::RuntimeDescription;
+use sidewinder_vm::describe;
 
 use crate::runtime_advice::{
     EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, generated_code_advice,
@@ -182,8 +182,8 @@ impl UnnamedGroup {
 
     fn to_json(&self) -> Value {
         let runtime = match self.cause {
-            UnnamedCause::GeneratedCode { generator, .. } => Some(RuntimeDescription::of(generator).id),
-            UnnamedCause::TooEarly(runtime) => Some(runtime.description().id),
+            UnnamedCause::GeneratedCode { generator, .. } => Some(describe(generator).id),
+            UnnamedCause::TooEarly(runtime) => Some(describe(Some(runtime)).id),
             UnnamedCause::Memory(_) | UnnamedCause::UnknownCode => None,
         };
         json!({

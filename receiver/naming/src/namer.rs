@@ -26,7 +26,7 @@ use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
     UnnamedReason, unnamed_frame,
 };
-use sidewinder_vm::{Code, Function, RuntimeSet, WalkedDescription};
+use sidewinder_vm::{Code, Function, RuntimeSet, describe_walked};
 
 use self::downloads::Downloads;
 pub(crate) use self::frame::CodeOrigin;
@@ -493,7 +493,7 @@ impl Namer {
     ) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, wanted) else {
             let is_provisional = self.vm.is_pending(process, wanted);
-            let name = WalkedDescription::of(wanted.runtime).unknown_function(wanted.form);
+            let name = describe_walked(wanted.runtime).unknown_function(wanted.form);
             return Some(NamedFrame { is_provisional, ..self.vm_frame(wanted.runtime, name) });
         };
         let lines = self.options.lines;
@@ -562,7 +562,7 @@ impl LocatedCode {
 
 /// The name of the frame that stands for missing ones.
 fn missing_frames(runtime: WalkedRuntime, reason: VmMissing) -> String {
-    let language = WalkedDescription::of(runtime).language;
+    let language = describe_walked(runtime).language;
     match reason {
         VmMissing::TooEarly => format!("[{language} not detected yet]"),
         reason => format!("[{language} frames missing: {}]", reason.label()),

@@ -212,7 +212,7 @@ fn print_verified() -> CommandResult {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::Requirement;
-    use sidewinder_vm::{Finding, RUNTIMES, Runtime, RuntimeDescription};
+    use sidewinder_vm::{Finding, RUNTIMES, Runtime, RuntimeDescription, describe};
 
     use super::native::{NativeReport, StrippedFile};
     use super::process::RuntimeReport;
@@ -232,7 +232,7 @@ mod tests {
 
     fn process(obstacle: Option<Obstacle>) -> ProcessReport {
         let runtime = RuntimeReport {
-            support: Runtime::V8.description(),
+            support: describe(Some(Runtime::V8)),
             version: Some("11.3".into()),
             file: "/usr/bin/node".into(),
             frames: Finding::ok("by their frame pointers"),

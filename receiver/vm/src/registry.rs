@@ -1,9 +1,9 @@
 //! The registry of language runtimes: the one place that names each of them.
 
 use sidewinder_bpf::WalkedRuntime;
+use sidewinder_vm_runtime::{Runtime, RuntimeDescription, WalkedDescription};
 
-use crate::description::{RuntimeDescription, WalkedDescription};
-use crate::{Runtime, cpython, hotspot, unwalked, v8};
+use crate::{cpython, hotspot, unwalked, v8};
 
 /// All runtimes, in the order in which they are shown.
 pub const RUNTIMES: [&RuntimeDescription; 12] = [
@@ -35,8 +35,15 @@ pub const GENERATORS: [Runtime; 9] = [
     Runtime::CPython,
 ];
 
+/// What is said of a runtime; of `None`, what is said of those that are not known.
+#[must_use]
+pub fn describe(runtime: Option<Runtime>) -> &'static RuntimeDescription {
+    RUNTIMES.into_iter().find(|row| row.runtime == runtime).unwrap_or(&unwalked::OTHER)
+}
+
 /// What is said of the frames of a runtime that walks find.
-pub(crate) const fn walked(runtime: WalkedRuntime) -> &'static WalkedDescription {
+#[must_use]
+pub const fn describe_walked(runtime: WalkedRuntime) -> &'static WalkedDescription {
     match runtime {
         WalkedRuntime::CPython => &cpython::WALKED,
         WalkedRuntime::HotSpot => &hotspot::WALKED,
@@ -53,7 +60,7 @@ mod tests {
         for (number, row) in RUNTIMES.into_iter().enumerate() {
             let is_same = |other: &&RuntimeDescription| other.id == row.id || other.runtime == row.runtime;
             assert_eq!(RUNTIMES.iter().position(is_same), Some(number), "{}", row.id);
-            assert_eq!(RuntimeDescription::of(row.runtime).id, row.id);
+            assert_eq!(describe(row.runtime).id, row.id);
         }
         for runtime in WalkedRuntime::ALL {
             assert_eq!(Runtime::from(runtime).walked(), Some(runtime));

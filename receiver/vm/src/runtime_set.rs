@@ -1,8 +1,9 @@
 //! Sets of runtimes whose frames walks find.
 
 use sidewinder_bpf::WalkedRuntime;
+use sidewinder_vm_runtime::{PthreadLayout, Runtime};
 
-use crate::{PthreadLayout, Runtime, WalkedDescription, arch};
+use crate::registry::describe_walked;
 
 /// Which runtimes to look for in files, and whose frames stacks have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -15,7 +16,16 @@ impl RuntimeSet {
     pub const NONE: Self = Self([false; WalkedRuntime::ALL.len()]);
 
     /// Those whose frames can be walked on this architecture.
-    pub const WALKED: Self = arch::WALKED;
+    pub const WALKED: Self = {
+        let mut set = Self::NONE;
+        let mut number = 0;
+        while number < WalkedRuntime::ALL.len() {
+            let runtime = WalkedRuntime::ALL[number];
+            set.0[runtime as usize] = describe_walked(runtime).is_walked_here;
+            number += 1;
+        }
+        set
+    };
 
     /// The set of one runtime.
     #[must_use]
@@ -36,7 +46,7 @@ impl RuntimeSet {
     #[must_use]
     pub fn without_keys(keys: impl Iterator<Item = &'static str>) -> Self {
         let with_key =
-            |key| WalkedRuntime::ALL.into_iter().find(|walked| WalkedDescription::of(*walked).key == key);
+            |key| WalkedRuntime::ALL.into_iter().find(|runtime| describe_walked(*runtime).key == key);
         keys.filter_map(with_key).fold(Self::ALL, Self::without)
     }
 
@@ -61,7 +71,7 @@ impl RuntimeSet {
     /// Whether one of them needs the layout of the C library's threads, and that has to be read on this architecture.
     #[must_use]
     pub fn reads_pthread(self) -> bool {
-        let needs_it = |runtime| self.contains(runtime) && WalkedDescription::of(runtime).needs_pthread;
+        let needs_it = |runtime| self.contains(runtime) && describe_walked(runtime).needs_pthread;
         PthreadLayout::IS_READ && WalkedRuntime::ALL.into_iter().any(needs_it)
     }
 

@@ -1,9 +1,8 @@
 //! Runtimes whose own frames walks don't find: what they generate is visible as far as they publish it.
 
 use sidewinder_profile::FrameType;
-
-use crate::Runtime;
-use crate::description::{BY_FRAME_POINTER, INTERPRETER_ONLY, PUBLISHED, RuntimeDescription, VersionSymbols};
+use sidewinder_vm_runtime::description::{BY_FRAME_POINTER, INTERPRETER_ONLY, PUBLISHED};
+use sidewinder_vm_runtime::{Runtime, RuntimeDescription, VersionSymbols};
 
 pub(crate) const DOTNET: RuntimeDescription = RuntimeDescription {
     runtime: Some(Runtime::Dotnet),

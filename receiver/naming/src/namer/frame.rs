@@ -7,7 +7,7 @@ use sidewinder_message::FileInfo;
 use sidewinder_process::FileId;
 use sidewinder_profile::FrameType;
 use sidewinder_symbolize::CodeFrame;
-use sidewinder_vm::Runtime;
+use sidewinder_vm::{Runtime, describe};
 
 use crate::vm::VmObstacle;
 
@@ -78,7 +78,7 @@ impl CodeOrigin {
             Self::Rust => FrameType::Rust,
             Self::Go => FrameType::Go,
             Self::Kernel => FrameType::Kernel,
-            Self::Jit(Some(runtime)) | Self::Interpreted(runtime) => runtime.description().frame_type,
+            Self::Jit(Some(runtime)) | Self::Interpreted(runtime) => describe(Some(runtime)).frame_type,
         }
     }
 

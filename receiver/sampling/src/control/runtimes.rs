@@ -16,7 +16,7 @@ use sidewinder_message::RuntimeSource;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::{
     LanguageRuntime, LocateError, LocatedRuntime, LoopCode, PthreadLayout, RuntimeFunctions, TargetProcess,
-    WalkedDescription,
+    describe_walked,
 };
 use tracing::debug;
 
@@ -169,7 +169,7 @@ impl RuntimeTracker {
         // The C library may be read after the runtime.
         if let Some(known) = known.filter(|known| known.pthread != pthread) {
             known.pthread = pthread;
-            if WalkedDescription::of(known.runtime.runtime()).needs_pthread {
+            if describe_walked(known.runtime.runtime()).needs_pthread {
                 self.locate(key, process, reader);
             }
         }

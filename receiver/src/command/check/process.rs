@@ -20,7 +20,7 @@ use sidewinder_process::{
 use sidewinder_text::ExternalText;
 use sidewinder_vm::{
     Finding, Inspection, LanguageRuntime, PthreadLayout, Runtime, RuntimeDescription, RuntimeSet,
-    TargetProcess, Unsupported, WalkedDescription, detect, find_runtimes,
+    TargetProcess, Unsupported, describe, describe_walked, detect, find_runtimes,
 };
 
 use super::native::NativeReport;
@@ -178,7 +178,7 @@ impl InspectedProcess<'_> {
         file: &OpenedFile,
         mapping: &ExecutableMapping,
     ) -> RuntimeReport {
-        let support = runtime.description();
+        let support = describe(Some(runtime));
         if let Some(limit) = architecture_limit(runtime) {
             let (frames, names) = (Finding::limited(limit.why), Finding::limited(limit.why));
             return RuntimeReport { support, version, file: path, frames, names, next: None };
@@ -202,13 +202,13 @@ impl InspectedProcess<'_> {
         content: &OpenedFile,
         mapping: &ExecutableMapping,
     ) -> RuntimeReport {
-        let known = WalkedDescription::of(walked);
-        let support = known.runtime.description();
+        let known = describe_walked(walked);
+        let support = describe(Some(walked.into()));
         let found = detect(content, RuntimeSet::only(walked)).ok().flatten();
         let located = found.and_then(|found| Some((found.bias_of(mapping)?, found)));
         let Some((bias, found)) = located else {
             let Some(Unsupported { why, next }) = known.unsupported else {
-                return self.inspect_generated(Some(known.runtime), version, file);
+                return self.inspect_generated(Some(walked.into()), version, file);
             };
             let (frames, names) = (Finding::limited(why), Finding::limited(why));
             return RuntimeReport { support, version, file, frames, names, next: Some(next()) };
@@ -263,7 +263,7 @@ impl InspectedProcess<'_> {
         version: Option<ExternalText<'static>>,
         file: ExternalText<'static>,
     ) -> RuntimeReport {
-        let support = RuntimeDescription::of(runtime);
+        let support = describe(runtime);
         let is_ok = support.frames_advice.is_none() && !support.is_interpreter_only();
         let frames = Finding { is_ok, detail: support.frames.into() };
         let source = JitSource::new(self.pid, self.mappings.iter(), self.reader);

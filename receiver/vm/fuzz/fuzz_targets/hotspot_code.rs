@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_vm::Code;
+use sidewinder_vm::hotspot::test_support::{self, Bytes};
 use sidewinder_vm::hotspot::{BlobLayout, CodePlace, DebugLayout, DebugPlace, VirtualMachine};
-use sidewinder_vm::test_support::{self, Bytes};
 
 /// Where the blob, the method and the name of the blob are.
 const BLOB: u64 = 16;

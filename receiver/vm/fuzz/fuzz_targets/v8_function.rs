@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_vm::Code;
-use sidewinder_vm::test_support::{Bytes, v8_code_layout, v8_layout};
+use sidewinder_vm::v8::test_support::{Bytes, v8_code_layout, v8_layout};
 use sidewinder_vm::v8::{BytecodeSizes, CodeLayout, CompiledFrame, Engine, ObjectLayout};
 
 /// As Node.js 22 has it, with types that are small numbers.

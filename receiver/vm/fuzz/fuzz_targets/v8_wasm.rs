@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
-use sidewinder_vm::test_support::v8_layout;
-use sidewinder_vm::test_support::wasm::{DATA, FIRST, NUMBERED, SECOND, process};
+use sidewinder_vm::v8::test_support::v8_layout;
+use sidewinder_vm::v8::test_support::wasm::{DATA, FIRST, NUMBERED, SECOND, process};
 use sidewinder_vm::v8::{Engine, WasmFrame};
 
 fuzz_target!(|input: &[u8]| {
