@@ -313,7 +313,8 @@ fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
 	RUSTC_WORKSPACE_WRAPPER=$(abspath .ci/coverage-compiler) cargo build $(for_tests) --bin 'fuzz-*' $(fuzz_features)
 	.ci/fuzz $(built) $(FUZZ_SECONDS)
 
-lint: form workflows ## Check form and lints
+lint: form workflows ## Check form, structure and lints
+	cargo test $(for_tests) --test structure
 	cargo clippy $(for_tests) --all-targets $(all_features) $(fuzz_features) -- -D warnings
 
 form:

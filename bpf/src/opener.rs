@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 /// An operation that the thread runs.
 type Operation = Box<dyn FnOnce() + Send>;
 
-/// A handle to the thread, which ends when the last handle is dropped. What it is asked for is in the files of those operations.
+/// A handle to the thread, which ends when the last handle is dropped. Operations that need the thread are methods of this type, each in
+/// its own file.
 #[derive(Clone, Debug)]
 pub struct Opener {
     operations: Sender<Operation>,
