@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use hex::FromHex;
 use sidewinder_config::{InvalidProbe, ProbeSpec};
 use sidewinder_kind::{CpuIds, InvalidCpuIds};
 use sidewinder_render::NameStyle;
 use sidewinder_text::escaped;
-
-use sidewinder_base::hex;
 
 pub(crate) use self::code::{AnnotateArgs, CodeArgs};
 pub(crate) use self::debuginfod::DebuginfodArgs;
@@ -376,8 +375,11 @@ fn process(text: &str) -> Result<u32, String> {
     pid.ok_or_else(|| "not a positive ID; use --comm to select processes by name".to_owned())
 }
 
-fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {
-    hex::decode(text.as_bytes()).ok_or_else(|| format!("not {} hexadecimal digits", 2 * BYTES))
+fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String>
+where
+    [u8; BYTES]: FromHex,
+{
+    FromHex::from_hex(text).map_err(|_| format!("not {} hexadecimal digits", 2 * BYTES))
 }
 
 fn address(text: &str) -> Result<u64, String> {

@@ -38,23 +38,16 @@ impl FromStr for GnuBuildId {
     type Err = BuildIdError;
 
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
-        let digits: Vec<u8> = text
-            .chars()
-            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect::<Option<_>>()
-            .ok_or(BuildIdError)?;
-        if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * Self::MAX_BYTES {
+        if text.is_empty() || text.len() > 2 * Self::MAX_BYTES {
             return Err(BuildIdError);
         }
-        Ok(Self(
-            digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect(),
-        ))
+        hex::decode(text).map(Self).map_err(|_| BuildIdError)
     }
 }
 
 impl fmt::Display for GnuBuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 

@@ -224,5 +224,5 @@ fn pidfd(pid: u32) -> Option<OwnedFd> {
 
 /// 64 hexadecimal digits.
 fn new_id() -> String {
-    rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(rand::random::<[u8; 32]>())
 }

@@ -177,10 +177,7 @@ fn is_selected(event: &DecodedEvent<'_>, selection: Selection<'_>) -> bool {
         Selection::Service(name) => {
             event.profile.resource.get("service.name").and_then(AttributeValue::as_str) == Some(name)
         }
-        Selection::Span(id) => event
-            .sample
-            .link
-            .is_some_and(|link| link.span_id.map(|byte| format!("{byte:02x}")).concat() == id),
+        Selection::Span(id) => event.sample.link.is_some_and(|link| hex::encode(link.span_id) == id),
     }
 }
 

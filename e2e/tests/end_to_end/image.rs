@@ -120,7 +120,7 @@ fn check(built: &Path, image: &oci::Image<'_>) -> Result<()> {
 
     let (debug_file, _) = elf.gnu_debuglink()?.context("no name of a debug file")?;
     let id = elf.build_id()?.context("no build ID")?;
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex::encode(id);
     let (folder, name) = id.split_at(2);
     ensure!(debug_file == format!("{name}.debug").as_bytes(), "{debug_file:?}");
     let debug_files = built.join(architecture).join("debug/.build-id");

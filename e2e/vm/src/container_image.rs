@@ -55,7 +55,7 @@ fn root(archive: &Archive, built: &Path) -> Result<Root> {
     fs::create_dir(&aside)?;
     image.unpack(&unpacked)?;
     let capabilities = file_capabilities(&unpacked.join("sidewinder"))?;
-    let capabilities: String = capabilities.iter().map(|byte| format!("{byte:02x}")).collect();
+    let capabilities = hex::encode(capabilities);
     fs::write(aside.join("file-capabilities"), capabilities)?;
     fs::write(aside.join("configuration"), CONFIGURATION)?;
     let mut files: Vec<(PathBuf, PathBuf)> = Vec::new();

@@ -2,7 +2,6 @@
 //! guest links its samples to.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -56,10 +55,7 @@ impl Spans {
         let shown = FUNCTIONS.into_iter().find(|(function, _)| names.contains(function));
         let route = match event.sample.link {
             Some(link) => {
-                let mut ids = String::new();
-                link.trace_id.iter().try_for_each(|byte| write!(ids, "{byte:02x}"))?;
-                ids.push(' ');
-                link.span_id.iter().try_for_each(|byte| write!(ids, "{byte:02x}"))?;
+                let ids = format!("{} {}", hex::encode(link.trace_id), hex::encode(link.span_id));
                 let route = handled.get(ids.as_str()).copied();
                 // What was not yet handled at the end was not printed either: then the example would have been stopped.
                 self.wrong += u64::from(route.is_none());

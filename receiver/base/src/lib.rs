@@ -11,7 +11,6 @@
 //! | [`terminal`]                      | colours, and notices to the user                                                |
 //! | [`refusals`]                      | the files that are not read, by reason                                          |
 //! | [`file_version`], [`disk_cache`]  | whether a file has changed; what caches on disk have in common                  |
-//! | [`hex`]                           | identifiers in hexadecimal digits                                               |
 #![forbid(unsafe_code)]
 
 pub mod causes;
@@ -19,7 +18,6 @@ pub mod disk_cache;
 pub mod exit;
 pub mod file_version;
 pub mod foreign;
-pub mod hex;
 pub mod interval_timer;
 pub mod lock;
 pub mod memory;

@@ -11,7 +11,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::{Object as _, ObjectSection as _, ReadCache, ReadRef};
-use sidewinder_base::hex;
 use sidewinder_base::refusals::Refusals;
 use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
@@ -404,7 +403,7 @@ mod tests {
         let bytes = fs::read(program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let id = object::Object::build_id(&file).unwrap().unwrap();
-        id.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(id)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use object::endian::LittleEndian;
 use object::read::elf::NoteIterator;
 use sha2::{Digest, Sha256};
 
-use crate::id::{BuildId, write_hex};
+use crate::id::BuildId;
 use crate::opened_file::OpenedFile;
 use crate::read_at::ReadAt;
 
@@ -124,7 +124,7 @@ pub struct FileHash(pub [u8; 16]);
 
 impl fmt::Display for FileHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(self.0))
     }
 }
 

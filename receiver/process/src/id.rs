@@ -81,7 +81,7 @@ impl BuildId {
 
 impl fmt::Display for BuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -89,11 +89,6 @@ impl fmt::Debug for BuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuildId({self})")
     }
-}
-
-/// Writes bytes as lower-case hexadecimal digits, two each.
-pub(crate) fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 /// The identity of a mapped file. The kernel reports one variant or the other.

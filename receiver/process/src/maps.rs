@@ -203,19 +203,17 @@ fn pair(bytes: &[u8], between: u8) -> Option<(u64, u64)> {
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0, |value, &digit| Some(value << 4 | u64::from(char::from(digit).to_digit(16)?)))
+    number(digits, 16)
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| {
-        value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))
-    })
+    number(digits, 10)
+}
+
+/// Digits alone: the standard library also accepts a sign.
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// The kernel's escape sequence for a newline in a path.

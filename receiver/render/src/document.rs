@@ -15,7 +15,7 @@ use sidewinder_profile::{Link, StringIndex};
 
 use crate::annotation::{FunctionAssembly, PageFunction, SourceExcerpt};
 use crate::category::FrameCategory;
-use crate::escape::{escaped, escaped_or_empty, hex};
+use crate::escape::{escaped, escaped_or_empty};
 use crate::names::NameStyle;
 use crate::profile::{Profile, ProfileSample, ThreadState};
 use crate::tree::{CallTree, TreeFunction};
@@ -302,8 +302,8 @@ impl DocumentBuilder {
             grouping: if profile.is_per_thread { "thread" } else { "none" },
             strings: self.tree.strings.iter().skip(texts).collect(),
             spans: DocumentSpans {
-                trace: new_spans().map(|span| hex(&span.trace_id)).collect(),
-                span: new_spans().map(|span| hex(&span.span_id)).collect(),
+                trace: new_spans().map(|span| hex::encode(span.trace_id)).collect(),
+                span: new_spans().map(|span| hex::encode(span.span_id)).collect(),
             },
             columns: columns.layout(),
             outcomes: outcome_entries(profile),

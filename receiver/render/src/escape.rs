@@ -10,11 +10,6 @@ pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.is_empty() { Cow::Borrowed("[unnamed]") } else { escaped_or_empty(name) }
 }
 
-/// An ID in its usual notation.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

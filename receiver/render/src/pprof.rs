@@ -17,7 +17,7 @@ use self::message::{MessageWriter, field};
 
 pub use self::pair::write_pprof_pair;
 use crate::container::ProfileContainer;
-use crate::escape::{escaped, escaped_or_empty, hex};
+use crate::escape::{escaped, escaped_or_empty};
 use crate::label::frame_label;
 use crate::profile::{OutcomeCount, Profile, ProfileSample, ThreadState};
 
@@ -235,8 +235,8 @@ fn to_sample(
     let values = [
         thread.map(|thread| escaped_or_empty(&thread.process)),
         thread.map(|thread| escaped_or_empty(&thread.name)),
-        span.map(|span| hex(&span.trace_id).into()),
-        span.map(|span| hex(&span.span_id).into()),
+        span.map(|span| hex::encode(span.trace_id).into()),
+        span.map(|span| hex::encode(span.span_id).into()),
         state.map(|state| escaped_or_empty(&state.state)),
         state.map(|state| escaped_or_empty(&state.cause)),
     ];

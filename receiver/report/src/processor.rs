@@ -1,7 +1,6 @@
 //! The processor `resource`: changes the attributes of a resource, like the Collector's processor of this name.
 
 use sha2::{Digest as _, Sha256};
-use sidewinder_base::hex;
 use sidewinder_config::{
     AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };

@@ -118,8 +118,8 @@ fn debug_file_of_libc() -> Option<PathBuf> {
         .find_map(|line| line.split_ascii_whitespace().nth(5).filter(|path| path.contains("/libc.so")))?;
     let bytes = fs::read(libc).unwrap();
     let id = object::File::parse(&*bytes).unwrap().build_id().unwrap()?.to_owned();
-    let hexadecimal: String = id[1..].iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{:02x}/{hexadecimal}.debug", id[0]));
+    let path =
+        PathBuf::from(format!("/usr/lib/debug/.build-id/{:02x}/{}.debug", id[0], hex::encode(&id[1..])));
     path.exists().then_some(path)
 }
 

@@ -21,7 +21,6 @@ use sidewinder_address::FileOffset;
 use sidewinder_base::disk_cache::{
     CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
 };
-use sidewinder_base::hex;
 use sidewinder_bpf::{PackedSegment, Packing};
 use sidewinder_process::{FileEntry, read_htlhash};
 use sidewinder_unwind::validate::TrustedSide;

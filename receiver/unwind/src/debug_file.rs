@@ -124,8 +124,7 @@ impl AlternateReference {
 
 fn by_build_id(debug_directory: &[u8], id: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = id.split_first()?;
-    let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!(".build-id/{first:02x}/{hex}.debug");
+    let name = format!(".build-id/{first:02x}/{}.debug", hex::encode(rest));
     Some(joined(&[debug_directory, name.as_bytes()]))
 }
 

@@ -124,7 +124,7 @@ fn grafana_joins_a_span_to_its_profile() -> Result<()> {
     let (stays, received) = through("### Grafana: Tempo and Pyroscope", Version::Oldest)?;
     judge_signals(&stays, &received, &[("k8s.cluster.name", "production")])?;
     for span in &received.spans {
-        let id: String = span.span_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(span.span_id);
         ensure!(span.attributes.get("pyroscope.profile.id") == Some(&id), "{span:?}");
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! The examples for people who instrument: what they say that they have handled is what their samples are linked to.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -43,15 +42,7 @@ pub(super) fn profile(command: &mut Command, reads_labels: bool) -> Result<(Hand
 /// The ids of the span that an event is linked to, as examples print them.
 fn ids_of(event: &DecodedEvent<'_>) -> Option<String> {
     let link = event.sample.link?;
-    let mut ids = String::new();
-    for byte in link.trace_id {
-        write!(ids, "{byte:02x}").ok()?;
-    }
-    ids.push(' ');
-    for byte in link.span_id {
-        write!(ids, "{byte:02x}").ok()?;
-    }
-    Some(ids)
+    Some(format!("{} {}", hex::encode(link.trace_id), hex::encode(link.span_id)))
 }
 
 /// The function that a frame's name is of: `cart` in C and JavaScript, `main.cart` in Go, `program::cart` in Rust, `Spans.cart()`

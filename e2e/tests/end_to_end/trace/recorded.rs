@@ -33,7 +33,7 @@ fn record(
     let mut counts = BTreeMap::new();
     for event in received.events() {
         let link = event.sample.link.context("an event without a link")?;
-        let is_of_job = job == link.span_id.map(|byte| format!("{byte:02x}")).concat();
+        let is_of_job = job == hex::encode(link.span_id);
         let (function, _) = function_of(&event).unwrap_or(("", 0));
         *counts.entry((function, is_of_job)).or_default() += 1;
     }

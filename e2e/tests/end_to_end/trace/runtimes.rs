@@ -57,7 +57,7 @@ fn events_of_report(pid: u32, span: &str, seconds: u32) -> Result<usize> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for event in received.events() {
         let link = event.sample.link.context("an event without a link")?;
-        ensure!(span == link.span_id.map(|byte| format!("{byte:02x}")).concat(), "another span: {link:?}");
+        ensure!(span == hex::encode(link.span_id), "another span: {link:?}");
         let names = event.sample.stack.iter().filter_map(|frame| frame.function());
         let shown = names.into_iter().find_map(|name| function_of(name, FUNCTIONS));
         *counts.entry(shown.map_or("", |(function, _)| function)).or_default() += 1;

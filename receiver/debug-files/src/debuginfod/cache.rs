@@ -14,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 use sidewinder_base::disk_cache::{
     CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
 };
-use sidewinder_base::hex;
 
 use super::{Artifact, BuildIdText};
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use object::{Object as _, ReadCache};
 use sidewinder_base::causes::error_chain;
-use sidewinder_base::hex;
 use sidewinder_base::lock::lock;
 use sidewinder_otlp::send::{DownloadError, DownloadOptions, Downloader};
 use sidewinder_unwind::debug_file::AlternateReference;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
+use hex::FromHex;
 use prost::Message as _;
 use sidewinder_kind::unit;
 use sidewinder_profile::{
@@ -313,7 +314,7 @@ impl<'a> SampleReader<'a> {
             return Ok(None);
         }
         let labels = PprofLabels { labels: &labels, tables: self.tables };
-        let span = Option::zip(labels.bytes::<16>("trace_id"), labels.bytes::<8>("span_id"));
+        let span = Option::zip(labels.id("trace_id"), labels.id("span_id"));
         let span = span.map(|(trace_id, span_id)| dictionary.add_link(Link { trace_id, span_id }));
         let thread = labels.thread();
         self.inlined.join(dictionary, &mut stack);
@@ -375,16 +376,8 @@ impl<'a> PprofLabels<'a> {
     }
 
     /// An ID in hexadecimal digits.
-    fn bytes<const LENGTH: usize>(&self, key: &str) -> Option<[u8; LENGTH]> {
-        let text = self.text(key);
-        let mut bytes = [0; LENGTH];
-        if text.len() != 2 * LENGTH || !text.is_ascii() {
-            return None;
-        }
-        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
-        }
-        Some(bytes)
+    fn id<Id: FromHex>(&self, key: &str) -> Option<Id> {
+        Id::from_hex(self.text(key)).ok()
     }
 }
 

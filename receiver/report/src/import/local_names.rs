@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 use object::{Object as _, ReadCache};
 use rustix::fs::{Mode, OFlags};
 use sidewinder_address::{Avma, FileOffset, LoadSegment};
-use sidewinder_base::hex;
 use sidewinder_process::{BuildIds, vdso_image};
 use sidewinder_render::{FrameType, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames};
 use sidewinder_symbolize::{

@@ -4,12 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use hex::FromHex as _;
 use sidewinder_bpf::{LabelSet, SampleRecord, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_message::Labels;
 use sidewinder_profile::Link;
-
-use sidewinder_base::hex;
 
 /// The maximum number of values of one key in a run. Further values become [`OTHER`].
 const VALUES_MAX: usize = 256;
@@ -77,8 +76,8 @@ impl LabelFilter {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
             })
         };
-        let trace_id = hex::decode(value_of(&self.trace_id_labels)?)?;
-        let span_id = hex::decode(value_of(&self.span_id_labels)?)?;
+        let trace_id = <[u8; 16]>::from_hex(value_of(&self.trace_id_labels)?).ok()?;
+        let span_id = <[u8; 8]>::from_hex(value_of(&self.span_id_labels)?).ok()?;
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Link { trace_id, span_id })
     }
 

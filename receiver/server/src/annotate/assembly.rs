@@ -272,7 +272,6 @@ mod tests {
     use std::fs::File;
 
     use object::{Object as _, ObjectSymbol as _};
-    use sidewinder_base::hex;
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
     use sidewinder_profile::{BuildIds, Dictionary, LinkIndex, Location, Mapping, SourceLine};

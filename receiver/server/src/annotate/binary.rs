@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use object::{Object as _, ReadCache};
 use sidewinder_address::{LoadSegment, Svma};
-use sidewinder_base::hex;
 use sidewinder_debug_files::{Companions, DebugFile, DebugRoots};
 use sidewinder_process::{PathTrust, Pid, ProcRoot, ProcessRoot, read_htlhash};
 use sidewinder_profile::{Dictionary, MappingIndex};

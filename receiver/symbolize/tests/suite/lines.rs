@@ -414,8 +414,8 @@ fn lines_of_the_c_library_are_those_of_llvm_symbolizer_in_the_room_that_a_sideca
     };
     let bytes = std::fs::read(&program).unwrap();
     let id = object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap().to_owned();
-    let hexadecimal: String = id[1..].iter().map(|byte| format!("{byte:02x}")).collect();
-    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{:02x}/{hexadecimal}.debug", id[0]));
+    let debug =
+        PathBuf::from(format!("/usr/lib/debug/.build-id/{:02x}/{}.debug", id[0], hex::encode(&id[1..])));
     if !debug.exists() {
         eprintln!("SKIPPED: libc6-dbg is not installed");
         return;

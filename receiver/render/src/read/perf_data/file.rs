@@ -174,7 +174,7 @@ impl<'a> PerfFile<'a> {
             0 => id[..BUILD_ID_BYTES].iter().rposition(|byte| *byte != 0).map_or(0, |last| (last + 4) & !3),
             _ => usize::from(id[BUILD_ID_BYTES]).min(BUILD_ID_BYTES),
         };
-        if let Some(id) = hex(&id[..length]) {
+        if let Some(id) = build_id_text(&id[..length]) {
             self.build_ids.insert(body.text(), id);
         }
     }
@@ -340,7 +340,7 @@ fn slice(bytes: &[u8], (start, length): FileSection) -> Option<&[u8]> {
     bytes.get(usize::try_from(start).ok()?..)?.get(..usize::try_from(length).ok()?)
 }
 
-/// Hexadecimal digits; `None` for no bytes.
-pub(super) fn hex(bytes: &[u8]) -> Option<String> {
-    (!bytes.is_empty()).then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+/// A build ID in hexadecimal digits; `None` if it has no bytes.
+pub(super) fn build_id_text(bytes: &[u8]) -> Option<String> {
+    (!bytes.is_empty()).then(|| hex::encode(bytes))
 }

@@ -1,7 +1,7 @@
 //! The content of the kernel's records (`enum perf_event_type` of its interface).
 
 use super::bytes::Bytes;
-use super::file::{PerfAttributes, PerfRecord, hex};
+use super::file::{PerfAttributes, PerfRecord, build_id_text};
 
 /// An inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -185,7 +185,7 @@ fn mapping(has_protection: bool, misc: u16, mut body: Bytes<'_>) -> Option<Conte
         let identity = body.take(24)?;
         if misc & MISC_MMAP_BUILD_ID != 0 {
             // Its size, three bytes of padding, itself.
-            file.build_id = hex(&identity[4..4 + usize::from(identity[0]).min(20)]);
+            file.build_id = build_id_text(&identity[4..4 + usize::from(identity[0]).min(20)]);
         } else {
             let mut identity = Bytes(identity);
             let [major, minor] = [identity.u32()?, identity.u32()?];
