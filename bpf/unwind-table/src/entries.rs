@@ -1,7 +1,8 @@
 //! Interning of entries: the many rows of a file have few distinct entries.
 
-use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher};
+
+use indexmap::IndexSet;
 
 use crate::rule::{EndReason, Entry, UnsupportedReason};
 
@@ -11,10 +12,10 @@ pub type EntryId = u16;
 /// The distinct entries of a table. The first is always [`Entry::NO_INFORMATION`].
 #[derive(Clone, Debug)]
 pub struct EntryInterner {
-    by_id: Vec<Entry>,
-    ids: HashMap<Entry, EntryId>,
+    /// By id.
+    entries: IndexSet<Entry>,
     /// Recently interned entries, each in the slot that [`SlotHasher`] selects. Consecutive functions have the same
-    /// entries, and hashing for `ids`, which is safe against malicious input, would take a fifth of the time.
+    /// entries, and hashing for `entries`, which is safe against malicious input, would take a fifth of the time.
     recent: Box<[(Entry, EntryId)]>,
 }
 
@@ -29,10 +30,10 @@ impl EntryInterner {
     /// Creates an interner with the two entries that every table may need.
     #[must_use]
     pub fn new() -> Self {
-        let by_id = vec![Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)];
-        let ids = by_id.iter().zip(0..).map(|(entry, id)| (*entry, id)).collect();
+        let entries =
+            IndexSet::from([Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)]);
         let recent = vec![(Entry::NO_INFORMATION, Self::NO_INFORMATION); Self::RECENT_SLOTS];
-        Self { by_id, ids, recent: recent.into_boxed_slice() }
+        Self { entries, recent: recent.into_boxed_slice() }
     }
 
     /// The id of `entry`; if there are too many, the id of an entry with that reason.
@@ -51,32 +52,32 @@ impl EntryInterner {
     }
 
     fn intern_uncached(&mut self, entry: Entry) -> EntryId {
-        if let Some(id) = self.ids.get(&entry) {
-            return *id;
-        }
-        let Ok(id) = EntryId::try_from(self.by_id.len()) else { return Self::TOO_MANY };
-        self.by_id.push(entry);
-        self.ids.insert(entry, id);
-        id
+        let has_room = EntryId::try_from(self.entries.len()).is_ok();
+        let id = if has_room {
+            Some(self.entries.insert_full(entry).0)
+        } else {
+            self.entries.get_index_of(&entry)
+        };
+        id.map_or(Self::TOO_MANY, |id| id as EntryId)
     }
 
     /// The entry with this id.
     #[must_use]
     pub fn get(&self, id: EntryId) -> Entry {
-        self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
+        self.entries.get_index(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
     }
 
     /// The ids that another source may replace: no information, and a broken entry.
     #[must_use]
     pub fn overridable(&self) -> [EntryId; 2] {
-        let malformed = self.ids.get(&Entry::End(EndReason::Malformed)).copied();
-        [Self::NO_INFORMATION, malformed.unwrap_or(Self::NO_INFORMATION)]
+        let malformed = self.entries.get_index_of(&Entry::End(EndReason::Malformed));
+        [Self::NO_INFORMATION, malformed.map_or(Self::NO_INFORMATION, |id| id as EntryId)]
     }
 
     /// The entries that `used` refers to. Rewrites `used` to refer to them by index.
     pub fn retain<'ids>(self, used: impl Iterator<Item = &'ids mut EntryId>) -> Vec<Entry> {
         let mut retained = vec![Entry::NO_INFORMATION];
-        let mut new_ids: Vec<Option<EntryId>> = vec![None; self.by_id.len()];
+        let mut new_ids: Vec<Option<EntryId>> = vec![None; self.entries.len()];
         if let Some(new_id) = new_ids.first_mut() {
             *new_id = Some(Self::NO_INFORMATION);
         }

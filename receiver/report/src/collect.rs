@@ -12,6 +12,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use indexmap::IndexSet;
 use sidewinder_bpf::{Outcome, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_message::{LockId, SampleEvent, Stack};
@@ -29,9 +30,9 @@ pub use self::window::{SLICE, SlidingWindow, WindowLimits};
 #[derive(Debug)]
 pub struct ProfileCollector {
     stacks: HashMap<u64, Arc<Stack>>,
-    threads: IndexedSet<ThreadKey>,
-    spans: IndexedSet<Link>,
-    states: IndexedSet<WaitReason>,
+    threads: IndexSet<ThreadKey>,
+    spans: IndexSet<Link>,
+    states: IndexSet<WaitReason>,
     /// By kind, each of which becomes a profile.
     counts: Vec<(Kind, TimeSlicedCounts<EventKey>)>,
 }
@@ -66,9 +67,9 @@ impl ProfileCollector {
     pub fn new(kinds: &KindSet) -> Self {
         Self {
             stacks: HashMap::new(),
-            threads: IndexedSet::default(),
-            spans: IndexedSet::default(),
-            states: IndexedSet::default(),
+            threads: IndexSet::default(),
+            spans: IndexSet::default(),
+            states: IndexSet::default(),
             counts: kinds.iter().map(|kind| (kind, TimeSlicedCounts::new())).collect(),
         }
     }
@@ -77,13 +78,12 @@ impl ProfileCollector {
     pub fn add_event(&mut self, event: SampleEvent, namer: &mut Namer) {
         let Some((_, counts)) = self.counts.iter_mut().find(|(kind, _)| *kind == event.kind) else { return };
         let key = EventKey {
-            thread: self.threads.intern(ThreadKey {
-                process: event.process,
-                tid: event.tid,
-                comm: event.comm,
-            }),
-            span: event.span.map(|span| self.spans.intern(span)),
-            state: event.wait.map(|wait| self.states.intern(wait)),
+            thread: index_of(
+                &mut self.threads,
+                ThreadKey { process: event.process, tid: event.tid, comm: event.comm },
+            ),
+            span: event.span.map(|span| index_of(&mut self.spans, span)),
+            state: event.wait.map(|wait| index_of(&mut self.states, wait)),
             stack: event.stack.as_ref().map(|stack| stack.id),
             outcome: event.outcome,
             lock: event.lock.and_then(|lock| lock.id),
@@ -122,10 +122,10 @@ impl ProfileCollector {
         let end_ns = recording
             .start_ns
             .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));
-        let spans = self.spans.values.iter().map(|span| builder.profile.dictionary.add_link(*span));
+        let spans = self.spans.iter().map(|span| builder.profile.dictionary.add_link(*span));
         let spans: Vec<_> = spans.collect();
         let samples = rows.into_iter().filter_map(|(slice, key, count)| {
-            let thread = self.threads.values.get(key.thread as usize)?;
+            let thread = self.threads.get_index(key.thread as usize)?;
             let walked = WalkedStack {
                 process: thread.process,
                 stack: key.stack.and_then(|id| self.stacks.get(&id)).map(|stack| &**stack),
@@ -148,8 +148,8 @@ impl ProfileCollector {
             start: recording.start,
             duration: recording.duration,
             slice: counts.slice(),
-            threads: self.threads.values.iter().map(thread).collect(),
-            states: self.states.values.iter().copied().map(thread_state).collect(),
+            threads: self.threads.iter().map(thread).collect(),
+            states: self.states.iter().copied().map(thread_state).collect(),
             samples,
             outcomes: (recording.outcomes)(kind),
             ..builder.profile
@@ -162,24 +162,7 @@ pub(crate) fn thread_state(wait: WaitReason) -> ThreadState {
     ThreadState { state: wait.state.into(), cause: wait.cause.unwrap_or_default().into() }
 }
 
-/// Assigns indices to values, in the order of their first use.
-#[derive(Debug)]
-struct IndexedSet<T> {
-    values: Vec<T>,
-    indices: HashMap<T, u32>,
-}
-
-impl<T> Default for IndexedSet<T> {
-    fn default() -> Self {
-        Self { values: Vec::new(), indices: HashMap::new() }
-    }
-}
-
-impl<T: Copy + Eq + Hash> IndexedSet<T> {
-    fn intern(&mut self, value: T) -> u32 {
-        *self.indices.entry(value).or_insert_with(|| {
-            self.values.push(value);
-            self.values.len() as u32 - 1
-        })
-    }
+/// The index of a value, which is added if it is new.
+fn index_of<T: Eq + Hash>(values: &mut IndexSet<T>, value: T) -> u32 {
+    values.insert_full(value).0 as u32
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use sidewinder_naming::truncation_with_reason;
 use sidewinder_otlp::builder::UNKNOWN_SERVICE;
 use sidewinder_otlp::read::ReadSample;
@@ -44,10 +45,8 @@ pub(super) struct ImportBuilder<'a> {
     copier: DictionaryCopier<'a>,
     expansion: &'a mut ExpansionBudget,
     dictionary: Dictionary,
-    threads: Vec<ProfileThread>,
-    thread_indices: HashMap<ProfileThread, ThreadIndex>,
-    states: Vec<ThreadState>,
-    state_indices: HashMap<ThreadState, StateIndex>,
+    threads: IndexSet<ProfileThread>,
+    states: IndexSet<ThreadState>,
     /// By the attributes of the messages.
     contexts: HashMap<StatedAttributes, SampleContext>,
     markers: HashMap<Marker, LocationIndex>,
@@ -63,10 +62,8 @@ impl<'a> ImportBuilder<'a> {
             copier: DictionaryCopier::new(from),
             expansion,
             dictionary: Dictionary::default(),
-            threads: Vec::new(),
-            thread_indices: HashMap::new(),
-            states: Vec::new(),
-            state_indices: HashMap::new(),
+            threads: IndexSet::new(),
+            states: IndexSet::new(),
             contexts: HashMap::new(),
             markers: HashMap::new(),
             stacks: HashMap::new(),
@@ -75,7 +72,12 @@ impl<'a> ImportBuilder<'a> {
 
     /// The profile with these tables.
     pub(super) fn into_profile(self, profile: Profile) -> Profile {
-        Profile { dictionary: self.dictionary, threads: self.threads, states: self.states, ..profile }
+        Profile {
+            dictionary: self.dictionary,
+            threads: self.threads.into_iter().collect(),
+            states: self.states.into_iter().collect(),
+            ..profile
+        }
     }
 
     /// What the events of a sample have in common.
@@ -135,11 +137,7 @@ impl<'a> ImportBuilder<'a> {
         };
         self.expansion
             .take_entry(thread.process.len() + thread.name.len() + thread.container.text_bytes())?;
-        let threads = &mut self.threads;
-        Ok(*self.thread_indices.entry(thread).or_insert_with_key(|thread| {
-            threads.push(thread.clone());
-            ThreadIndex(threads.len() as u32 - 1)
-        }))
+        Ok(ThreadIndex(self.threads.insert_full(thread).0 as u32))
     }
 
     /// What the thread did or waited for, if the sample says so.
@@ -147,12 +145,8 @@ impl<'a> ImportBuilder<'a> {
         let Some(state) = self.text(sample, ThreadState::STATE_KEY) else { return Ok(None) };
         let cause = self.text(sample, ThreadState::CAUSE_KEY).unwrap_or_default();
         self.expansion.take_entry(state.len() + cause.len())?;
-        let states = &mut self.states;
-        let index = self.state_indices.entry(ThreadState { state, cause }).or_insert_with_key(|state| {
-            states.push(state.clone());
-            StateIndex(states.len() as u32 - 1)
-        });
-        Ok(Some(*index))
+        let (index, _) = self.states.insert_full(ThreadState { state, cause });
+        Ok(Some(StateIndex(index as u32)))
     }
 
     /// A lock that the thread waited for becomes the innermost frame.
