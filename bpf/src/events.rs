@@ -53,7 +53,7 @@ pub enum EventError {
         source: io::Error,
     },
     /// None of the CPUs that are to be profiled is online.
-    #[error("none of the CPUs that are to be profiled is online: change pin_cpu_ids")]
+    #[error("none of the selected CPUs is online: change pin_cpu_ids")]
     NoCpu,
     /// The opener's thread has ended.
     #[error("can't reach the thread that opens events")]

@@ -32,7 +32,7 @@ impl KernelField {
                 field: "task_struct.in_execve",
                 name: "telling tasks inside execve (task_struct.in_execve)",
             },
-            cost: "interrupts inside execve are walked with the registers of the program that is gone, and their \
+            cost: "interrupts inside execve are walked with the registers of the replaced program, and their \
                    stacks may be wrong",
         },
         Self {

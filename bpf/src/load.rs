@@ -162,9 +162,7 @@ pub enum LoadError {
     )]
     NoBtf,
     /// The kernel has no way to repeat the steps of a walk on this architecture.
-    #[error(
-        "the kernel is older than Linux 5.17, which is the first one whose eBPF programs can walk stacks on this architecture"
-    )]
+    #[error("walking stacks on this architecture needs Linux 5.17 or later")]
     NoLoops,
     /// The kernel refused a map or a program.
     #[error("the kernel refused the programs or their maps while {doing}")]

@@ -34,7 +34,7 @@ pub enum TracepointError {
     TypeInformation(#[source] libbpf_rs::Error),
     /// The tracepoint is a module's.
     #[error(
-        "the arguments of {0} are not known: the kernel's type information does not have it, as those that belong to modules"
+        "the arguments of {0} are not known: the kernel's type information lacks it, for example because it belongs to a module"
     )]
     UnknownArguments(String),
     /// The argument is a pointer or a structure, or there is none.
@@ -47,7 +47,7 @@ pub enum TracepointError {
     },
     /// Interrupts can't be told from processes.
     #[error(
-        "can't tell what interrupts do from what processes do: the kernel's type information has no variables of CPUs"
+        "can't distinguish interrupts from processes: the kernel's type information has no per-CPU variables"
     )]
     NoContexts,
     /// The kernel refused the program there.

@@ -52,7 +52,7 @@ const SCOPE_NAME: &str = "sidewinder";
 /// Options for all reports of a builder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReportOptions {
-    /// The scope's version: that of the release.
+    /// The scope's version: the release's.
     pub scope_version: String,
 }
 

@@ -199,6 +199,6 @@ pub struct DecodedEvent<'a> {
     pub sample: &'a DecodedSample,
     /// Its time.
     pub time_unix_ns: u64,
-    /// Its value; 1 if events are only counted. Of a sample without timestamps: that of all its events.
+    /// Its value; 1 if events are only counted. For a sample without timestamps, the value of all its events.
     pub value: i64,
 }

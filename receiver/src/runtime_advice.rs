@@ -7,15 +7,15 @@ use sidewinder_vm::{Runtime, describe};
 
 /// What to do if the memory of a process can't be read, which has the names of its functions.
 pub(crate) const MEMORY_ADVICE: &str =
-    "run Sidewinder as root or with CAP_SYS_PTRACE, which its container needs too";
+    "run Sidewinder as root or with CAP_SYS_PTRACE (its container needs it too)";
 /// What to do if a process had ended before the names of its functions were read.
-pub(crate) const ENDED_ADVICE: &str =
-    "names are read while the process runs: have it run for longer than a moment";
+pub(crate) const ENDED_ADVICE: &str = "names are read while the process runs: make it run for longer";
 /// What to do if samples are from before the files of a process were read, which say how to find its functions.
 pub(crate) const EARLY_ADVICE: &str =
-    "its functions were not known yet, which takes some seconds for a new program: record for longer";
+    "its functions were not known yet, which takes a few seconds for a new program: record for longer";
 /// What to do if a process publishes names, but not those of all its code.
-pub(crate) const INCOMPLETE_ADVICE: &str = "its perf map or jitdump does not contain this code: have it written again, or from the start of the process";
+pub(crate) const INCOMPLETE_ADVICE: &str =
+    "its perf map or jitdump lacks this code: write it again, or from the start of the process";
 
 /// What to do about unnamed code that the runtime of a process has generated: for a runtime that does not generate code,
 /// as for a library that is not known.
@@ -46,7 +46,7 @@ mod tests {
     fn the_document_contains_all_runtimes_and_no_other_rows() {
         let lines = RUNTIMES.map(line);
         let table = format!(
-            "| Runtime | Frames | Names | What names the code that it generates |\n|---|---|---|---|\n{}\n",
+            "| Runtime | Frames | Names | How generated code gets names |\n|---|---|---|---|\n{}\n",
             lines.join("\n")
         );
         assert!(DOCUMENT.contains(&table), "docs/runtimes.md must contain:\n{table}");

@@ -9,14 +9,14 @@ use crate::value_type::{ValueType, unit};
 pub enum CounterSource {
     /// The kernel. Every machine has these.
     Kernel,
-    /// The CPU's performance monitoring unit, of which virtual machines have none or a part.
+    /// The CPU's performance monitoring unit, which virtual machines lack wholly or in part.
     Cpu,
 }
 
 /// The properties of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterDescriptor {
-    /// Its name on the command line and in the configuration: that of `perf list`.
+    /// Its name on the command line and in the configuration: the one in `perf list`.
     pub name: &'static str,
     /// Other names of `perf list`.
     pub aliases: &'static [&'static str],
@@ -75,15 +75,15 @@ macro_rules! counters {
 // and a fast machine.
 counters! {
     PageFaults, Kernel, "page-faults" or "faults", "faults" in COUNT as "page faults", Some(64),
-        "accesses to memory that the kernel had to complete: first touches, copies on write, pages on disk";
+        "memory accesses that the kernel had to complete: first touches, copies on write, pages on disk";
     MinorFaults, Kernel, "minor-faults", "minor_faults" in COUNT as "minor faults", Some(64),
-        "page faults that needed no input or output";
+        "page faults that needed no I/O";
     MajorFaults, Kernel, "major-faults", "major_faults" in COUNT as "major faults", Some(1),
         "page faults that waited for a disk";
     ContextSwitches, Kernel, "context-switches" or "cs", "context_switches" in COUNT as "context switches", Some(16),
-        "departures of a thread from its CPU, voluntary or not";
+        "times that a thread left its CPU, voluntarily or not";
     CpuMigrations, Kernel, "cpu-migrations" or "migrations", "cpu_migrations" in COUNT as "migrations", Some(1),
-        "arrivals of a thread on another CPU than its last one";
+        "times that a thread moved to another CPU";
     AlignmentFaults, Kernel, "alignment-faults", "alignment_faults" in COUNT as "alignment faults", Some(1),
         "unaligned accesses that the kernel completed; none on x86";
     EmulationFaults, Kernel, "emulation-faults", "emulation_faults" in COUNT as "emulation faults", Some(1),
@@ -95,15 +95,15 @@ counters! {
     Instructions, Cpu, "instructions", "instructions" in COUNT as "instructions", None,
         "instructions that a CPU completed";
     CacheReferences, Cpu, "cache-references", "cache_references" in COUNT as "cache references", None,
-        "accesses to the last level of the cache";
+        "accesses to the last-level cache";
     CacheMisses, Cpu, "cache-misses", "cache_misses" in COUNT as "cache misses", None,
-        "accesses to memory that no cache had";
+        "memory accesses that missed all caches";
     Branches, Cpu, "branch-instructions" or "branches", "branches" in COUNT as "branches", None,
         "branches that a CPU completed";
     BranchMisses, Cpu, "branch-misses", "branch_misses" in COUNT as "branch misses", None,
-        "branches that the CPU had predicted wrongly";
+        "branches that the CPU mispredicted";
     BusCycles, Cpu, "bus-cycles", "bus_cycles" in COUNT as "bus cycles", None,
-        "cycles of the bus";
+        "bus cycles";
     StalledFrontend, Cpu, "stalled-cycles-frontend" or "idle-cycles-frontend", "stalled_cycles_frontend" in COUNT as "frontend stalls", None,
         "cycles in which no instruction was decoded";
     StalledBackend, Cpu, "stalled-cycles-backend" or "idle-cycles-backend", "stalled_cycles_backend" in COUNT as "backend stalls", None,
@@ -111,13 +111,13 @@ counters! {
     ReferenceCycles, Cpu, "ref-cycles", "ref_cycles" in COUNT as "reference cycles", None,
         "cycles of a CPU that is not halted, at a fixed frequency";
     L1DataMisses, Cpu, "L1-dcache-load-misses", "l1_dcache_load_misses" in COUNT as "L1 data misses", None,
-        "reads that the first level of the data cache did not have";
+        "reads that missed the first-level data cache";
     LastLevelMisses, Cpu, "LLC-load-misses", "llc_load_misses" in COUNT as "LLC misses", None,
-        "reads that the last level of the cache did not have";
+        "reads that missed the last-level cache";
     DataTlbMisses, Cpu, "dTLB-load-misses", "dtlb_load_misses" in COUNT as "data TLB misses", None,
-        "reads of a page whose address had to be translated";
+        "reads that missed the data TLB";
     InstructionTlbMisses, Cpu, "iTLB-load-misses", "itlb_load_misses" in COUNT as "instruction TLB misses", None,
-        "instructions of a page whose address had to be translated";
+        "instruction fetches that missed the instruction TLB";
 }
 
 impl Counter {

@@ -154,7 +154,7 @@ impl KindSet {
         self.with_locks().with(Kind::LockWakers)
     }
 
-    /// The kinds whose samples are taken for these: a wall profile consists of those of two other kinds.
+    /// The kinds whose samples are taken for these: a wall profile consists of two other kinds' samples.
     #[must_use]
     pub fn sampled(&self) -> Self {
         let sources = |kind| match kind {

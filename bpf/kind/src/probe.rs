@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 96;
 impl SampledProbe {
     /// How many probes one run samples at the most.
     pub const SAMPLED_MAX: usize = 8;
-    /// How many of them are at tracepoints at the most: each has an eBPF program of its own.
+    /// The maximum number of them at tracepoints: each has its own eBPF program.
     pub const TRACEPOINTS_MAX: usize = 4;
 
     /// A probe with the name of its profile; with the unit of its values, or without one if hits are counted.

@@ -23,11 +23,11 @@ pub enum UserProbeError {
     #[error("the kernel refused to attach the program of the probe")]
     Attach(#[source] Option<libbpf_rs::Error>),
     /// All sites are in use.
-    #[error("{} places in programs are all that one run has probes at", intf::SW_PROBE_SITES_MAX)]
+    #[error("one run can probe at most {} places in programs", intf::SW_PROBE_SITES_MAX)]
     TooManySites,
     /// Programs can't tell probes apart.
     #[error(
-        "this kernel can have one probe, at one place: programs can tell probes apart from Linux 5.15 on"
+        "this kernel supports only one probe, in one place: eBPF programs can tell probes apart from Linux 5.15 on"
     )]
     NoCookies,
 }

@@ -49,13 +49,13 @@ pub enum EndpointError {
     #[error("it has no host")]
     Host,
     /// It has no port, or none between 1 and 65535.
-    #[error("it needs a port between 1 and 65535, as in collector:4317")]
+    #[error("it needs a port between 1 and 65535, for example collector:4317")]
     Port,
     /// It has text after the port.
     #[error("a gRPC endpoint has no path, query or user")]
     Path,
     /// It is `unix://` without an absolute path.
-    #[error("unix:// needs the socket's absolute path, as in unix:///run/otlp.sock")]
+    #[error("unix:// needs the socket's absolute path, for example unix:///run/otlp.sock")]
     SocketPath,
 }
 
@@ -264,7 +264,7 @@ impl ListenAddress {
 
 /// Why a text is not an address to listen on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not host:port, as in localhost:13133 or [::1]:13133")]
+#[error("it is not host:port, for example localhost:13133 or [::1]:13133")]
 pub struct ListenAddressError;
 
 impl FromStr for ListenAddress {

@@ -5,19 +5,18 @@ use thiserror::Error;
 pub enum InvalidProbe {
     /// It has no type, or an unknown one.
     #[error(
-        "a probe is uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME or \
-         tracepoint:CATEGORY:NAME, and {0:?} is none"
+        "{0:?} is not a probe; use uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME or tracepoint:CATEGORY:NAME"
     )]
     Form(String),
     /// A probe of a function of the kernel.
     #[error(
-        "probes of functions of the kernel ({0}) are not supported: use tracepoint:CATEGORY:NAME, or probe the function that \
+        "kernel function probes ({0}) are not supported: use tracepoint:CATEGORY:NAME, or probe the function that \
          calls the kernel"
     )]
     Kernel(String),
     /// The events that the kernel's tracing makes of `sys_enter` and `sys_exit`, one for each system call.
     #[error(
-        "there is no tracepoint {0}: those of all system calls are tracepoint:raw_syscalls:sys_enter, whose arg1 is the number \
+        "there is no tracepoint {0}: for all system calls, use tracepoint:raw_syscalls:sys_enter, whose arg1 is the number \
          of the call, and tracepoint:raw_syscalls:sys_exit, whose arg1 is its result"
     )]
     SystemCall(String),
@@ -28,10 +27,10 @@ pub enum InvalidProbe {
     #[error("the offset {0:?} is not a number of bytes; examples: 16, 0x10")]
     Offset(String),
     /// Returns have no offset.
-    #[error("a uretprobe is hit when the function has returned, and takes no offset")]
+    #[error("a uretprobe is hit when the function returns, and takes no offset")]
     OffsetOfReturn,
     /// The value is none.
-    #[error("a value is argN, retval or %REGISTER, with a type as :u32 or :s64 after it, and {0:?} is none")]
+    #[error("{0:?} is not a value; use argN, retval or %REGISTER, optionally with a type such as :u32 or :s64")]
     Value(String),
     /// Not at this place.
     #[error("{value} is known {known}")]

@@ -34,7 +34,7 @@ pub enum AttributeChange {
 /// The source of a value. If it yields none, the operation is skipped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AttributeSource {
-    /// This value, or that of another attribute.
+    /// This value, or another attribute's.
     pub from: Option<AttributeOrigin>,
     /// The value if the other attribute is missing.
     pub default_value: Option<AttributeValue>,

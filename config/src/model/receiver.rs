@@ -116,7 +116,7 @@ pub enum ErrorMode {
     Propagate,
 }
 
-/// The processes that are sampled; the memory of any others is never read.
+/// The processes to sample; other processes' memory is never read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
     /// The bounds.
@@ -124,7 +124,7 @@ pub struct Scope {
     /// The processes within the bounds, with their descendants: given for `Container` and `Processes`, empty for the other
     /// modes, which include all.
     pub include: Selector,
-    /// Processes that are excluded nevertheless, with their descendants.
+    /// Processes to exclude nevertheless, with their descendants.
     pub exclude: Selector,
 }
 
@@ -211,7 +211,7 @@ impl Default for Unwind {
 /// Which one to trust if a binary's unwind information contradicts its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnwindTrust {
-    /// The unwind information, as debuggers do.
+    /// The unwind information, like debuggers.
     #[default]
     Rows,
     /// The code, if it is understood. Each binary is checked when it is first seen, which takes a hundred times as long as
@@ -247,7 +247,7 @@ pub struct Symbolize {
     pub mode: SymbolMode,
     /// Whether frames have source files and lines.
     pub lines: bool,
-    /// Whether inlined calls are frames of their own.
+    /// Whether inlined calls are separate frames.
     pub inlines: bool,
     /// Additional directories of debug files, with the layout of `/usr/lib/debug`.
     pub debug_directories: Vec<PathBuf>,
@@ -255,7 +255,7 @@ pub struct Symbolize {
     pub kernel: bool,
     /// Whether the native frames of interpreters' loops are shown.
     pub vm_internals: VmInternals,
-    /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
+    /// Whether JavaScript functions are mapped to their scripts' sources by source maps.
     pub source_maps: bool,
 }
 

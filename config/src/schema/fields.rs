@@ -203,7 +203,7 @@ impl FieldVisitor<'_> {
         slot.len() == given
     }
 
-    /// A map with keys of its own.
+    /// A map with user-defined keys.
     pub(super) fn group(&mut self, key: &str, group: &mut impl KeyGroup) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key));
         match &mut self.direction {
@@ -219,7 +219,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// An optional map with keys of its own.
+    /// An optional map with user-defined keys.
     pub(super) fn optional_group<G: KeyGroup + Default>(&mut self, key: &str, slot: &mut Option<G>) {
         if self.is_given(key) || slot.is_some() {
             self.group(key, slot.get_or_insert_default());

@@ -91,13 +91,13 @@ pub(super) static REST: &[Key] = &[
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::host", "The host to listen on."),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::port", "The port to listen on."),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::without_scope_info", "Whether scope labels are omitted.")
-        .deviates("also true if a reader is given, where the Collector has false then: names are those of its own default reader"),
+        .deviates("also true if a reader is given, where the Collector then has false: names are those of its default reader"),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::without_units", "Whether unit suffixes of names are omitted.")
-        .deviates("also true if a reader is given, where the Collector has false then: names are those of its own default reader"),
+        .deviates("also true if a reader is given, where the Collector then has false: names are those of its default reader"),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::without_type_suffix", "Whether type suffixes of names are omitted.")
-        .deviates("also true if a reader is given, where the Collector has false then: names are those of its own default reader"),
+        .deviates("also true if a reader is given, where the Collector then has false: names are those of its default reader"),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::with_resource_constant_labels", "Resource attributes as labels.").refused("null", "leave it out"),
-    key("service::telemetry::traces", "Its traces.").refused("{}", "remove it: Sidewinder has none of its own"),
+    key("service::telemetry::traces", "Its traces.").refused("{}", "remove it: Sidewinder has none"),
     key("service::telemetry::resource", "Attributes of its own resource; null removes one."),
     key("service::telemetry::resource::attributes[]", "Newer form: a list of names and values."),
     key("service::telemetry::resource::attributes[]::name", "The attribute."),

@@ -53,7 +53,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (
             &["view", "/no/such.otlp"][..],
             USAGE,
-            &["/no/such.otlp", "No such file", "next: give a file that `record`"][..],
+            &["/no/such.otlp", "No such file", "next: give a .otlp, .pb.gz or .folded file"][..],
         ),
         (&["view", &no_profile], USAGE, &[&no_profile, "next: give"]),
         (
@@ -78,7 +78,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (&["record", "-a", "-d", "5x"], USAGE, &["'5x'", "--duration", "10s"]),
         (&["record", "-a", "--span", "12"], USAGE, &["'12'", "16 hexadecimal digits"]),
         (&["record"], USAGE, &["--pid", "--comm", "--all", "COMMAND"]),
-        (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a folder"]),
+        (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a directory"]),
         (&["status", "--pid", "4294967295"], RUNTIME, &["4294967295", "next: leave --pid out"]),
         (&["run", "--config", "http://host/x"], USAGE, &["http", "next: name a file"]),
         (
@@ -172,12 +172,12 @@ fn a_process_that_is_gone_is_named() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp").display().to_string();
     assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, &pid)?;
-    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, "next: look it up")?;
+    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, "next: find it with")?;
     let output = folder.path().join("out.folded").display().to_string();
     assert_ends(
         &["record", "--comm", "nobody-is-called-so", "-d", "1s", "-o", &output],
         RUNTIME,
-        "next: see with `ps",
+        "next: check with `ps",
     )
 }
 

@@ -153,8 +153,8 @@ fn what_is_no_profile_is_told_with_its_name() -> Result<()> {
     for (name, content, why) in [
         ("a.otlp", "not protobuf", "not a ProfilesData message"),
         ("a.pb.gz", "\u{1f}\u{8b}", "not a pprof profile"),
-        ("a.folded", "main;work\n", "neither pprof nor folded"),
-        ("b.folded", "", "neither pprof nor folded"),
+        ("a.folded", "main;work\n", "not pprof, folded stacks"),
+        ("b.folded", "", "not pprof, folded stacks"),
         ("c.html", "<!DOCTYPE html>\n<html>", "HTML pages can't be read; use .otlp"),
     ] {
         let path = kept.path().join(name);

@@ -422,7 +422,7 @@ fn a_wrong_output_is_told_before_the_work() -> Result<()> {
     let (nowhere, unknown, is_folder) = (at("no/out.html"), at("out.bin"), at("folder.svg"));
     let svg = at("d.svg");
     for (arguments, part) in [
-        (&["diff", "-o", &svg, "/no/such", "/no/such"][..], "only a page compares"),
+        (&["diff", "-o", &svg, "/no/such", "/no/such"][..], "only the page can show a comparison"),
         (&["diff", "-o", &nowhere, "/no/such", "/no/such"], "No such file"),
         (&["view", "-o", &nowhere, "/no/such"], "no/out.html"),
         (&["view", "-o", &unknown, "/no/such"], "--format"),

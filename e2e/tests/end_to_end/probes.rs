@@ -197,7 +197,7 @@ fn frequent_hits_are_thinned_to_the_overhead_and_add_up() -> Result<()> {
     let share = sum(&received, "uprobe_tick", "rarely", Some("tick")) as f64 / all as f64;
     let error = 5.0 * (0.25 * 0.75 / said.samples as f64).sqrt() * 2.0;
     ensure!((share - 0.25).abs() < error, "{share:.3} of hits are from a quarter of the calls");
-    ensure!(log.contains("hits were sampled, and count for the others"), "{log}");
+    ensure!(log.contains("hits were sampled, and stand for the others"), "{log}");
     Ok(())
 }
 
@@ -223,9 +223,9 @@ fn what_cant_be_probed_is_refused_with_its_reason_and_a_next_step() -> Result<()
         ensure!(ended.log.contains(reason) && ended.log.contains("next: "), "{spec}: {}", ended.log);
     }
     for (spec, reason) in [
-        ("kprobe:vfs_read", "probes of functions of the kernel (kprobe) are not supported"),
+        ("kprobe:vfs_read", "kernel function probes (kprobe) are not supported"),
         ("uprobe:sales:add", "is not absolute"),
-        ("uprobe:/bin/true", "a probe is uprobe:PATH:FUNCTION"),
+        ("uprobe:/bin/true", "is not a probe; use uprobe:PATH:FUNCTION"),
     ] {
         let ended = sidewinder::run(&["record", "--probe", spec, "-o", &output, "-a", "-d", "1s"])?;
         ensure!(ended.status.code() == Some(2), "{spec}: {}: {}", ended.status, ended.log);

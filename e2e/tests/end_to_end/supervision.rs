@@ -86,7 +86,7 @@ fn a_thread_hangs(name: &'static str) -> Result<()> {
     let Err(failure) = daemon.stop() else { bail!("it ended with success") };
     let failure = failure.to_string();
     ensure!(failure.contains("exit status: 1"), "{failure}");
-    ensure!(failure.contains("the process ends without these threads"), "{failure}");
+    ensure!(failure.contains("the process exits without these threads"), "{failure}");
     ensure!(failure.contains(&format!("{name} (silent for")), "{failure}");
     ensure!(tracer.join().is_ok(), "the tracer");
     Ok(())

@@ -187,7 +187,7 @@ fn the_status_says_what_is_wrong() -> Result<()> {
         ": 1 problem\n",
         &format!("problem: exporter otlp_grpc: nothing could be sent to 127.0.0.1:{dead} for "),
         "Connection refused",
-        "next: see that the receiver runs",
+        "next: check that the receiver is running",
         "last failure: ",
     ] {
         ensure!(said.log.to_lowercase().contains(&part.to_lowercase()), "{part} is missing: {}", said.log);

@@ -384,7 +384,7 @@ fn without_a_terminal_it_says_so() -> Result<()> {
     let ended = sidewinder::run(&["top"])?;
     assert_eq!(ended.status.code(), Some(2), "{}", ended.log);
     ensure!(
-        ended.log.contains("top draws on a terminal") && ended.log.contains("record --table"),
+        ended.log.contains("top needs a terminal") && ended.log.contains("record --table"),
         "{}",
         ended.log
     );

@@ -176,7 +176,7 @@ impl Dictionary {
         self.attribute_sets.intern(&attributes)
     }
 
-    /// A mapping of a file of which no more is known than its path.
+    /// A mapping of a file known only by its path.
     pub fn add_file(&mut self, path: &str) -> MappingIndex {
         let filename = self.add_string(path);
         self.add_mapping(Mapping { filename, ..Mapping::default() })
@@ -212,7 +212,7 @@ impl Dictionary {
         self.functions.intern(function)
     }
 
-    /// A function of which no more is known than its name.
+    /// A function known only by its name.
     pub fn add_function_named(&mut self, name: &str) -> FunctionIndex {
         let name = self.add_string(name);
         self.add_function(Function { name, ..Function::default() })

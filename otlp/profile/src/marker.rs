@@ -15,7 +15,7 @@ pub enum Marker {
 }
 
 impl Marker {
-    /// A truncation by the loss of frames of which no more is known than these words.
+    /// A truncation by the loss of frames about which only these words are known.
     #[must_use]
     pub fn truncated(words: &str) -> Self {
         let words: Arc<str> = words.into();

@@ -98,7 +98,7 @@ impl Exporter {
         let transport = match transport {
             Ok(transport) => transport,
             Err(error) => {
-                // The caller may be in a runtime of its own, in which blocking isn't allowed.
+                // The caller may be in its own runtime, in which blocking isn't allowed.
                 runtime.shutdown_background();
                 return Err(error.into());
             }
@@ -175,7 +175,7 @@ fn queue(options: &ExporterOptions) -> Result<SendQueue, StorageError> {
             exporter = options.name,
             lost_events = recovered.lost.events,
             unreadable_bytes = recovered.unreadable_bytes,
-            "the queue on disk is damaged: what is lost is counted as far as it is known"
+            "the queue on disk is damaged; losses are counted as far as they are known"
         );
     }
     Ok(SendQueue::with_storage(options.queue_bytes, log, recovered))

@@ -312,7 +312,7 @@ impl InFlightReport {
         self.may_have_arrived |= may_have_arrived;
     }
 
-    /// Settles events of the report, either those of one part or all.
+    /// Settles the report's events: one part's, or all.
     pub(super) fn settle(&mut self, tally: Tally, end: State) {
         self.sending = false;
         self.unsettled = self.unsettled - tally;

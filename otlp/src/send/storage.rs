@@ -219,7 +219,7 @@ impl ReportLog {
         self.segments.values_mut().for_each(|segment| segment.is_detached = true);
         self.folder = QueueFolder::open(self.folder.path().to_owned())?;
         let waiting: usize = self.segments.values().map(|segment| segment.waiting).sum();
-        warn!(path = ?self.folder.path(), waiting, "the queue's folder was removed or replaced, and is made again: requests that wait are lost if the profiler ends before they are sent");
+        warn!(path = ?self.folder.path(), waiting, "the queue's directory was removed or replaced, and is created again: waiting requests are lost if the profiler stops before they are sent");
         self.newest += 1;
         Ok(())
     }
@@ -275,7 +275,7 @@ impl LogSegment {
     fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut RecoveredReports) {
         let mut bytes = Vec::new();
         if let Err(error) = (&self.file).take(MAX_SEGMENT_BYTES).read_to_end(&mut bytes) {
-            warn!(%error, path = ?self.path, "a part of the queue cannot be read");
+            warn!(%error, path = ?self.path, "part of the queue cannot be read");
             recovered.unreadable_bytes += self.bytes;
             return;
         }

@@ -23,7 +23,7 @@ pub struct Stack {
     pub id: u64,
     /// Leaf first.
     pub frames: Box<[RawFrame]>,
-    /// Whether a frame is in memory that no file backs.
+    /// Whether a frame is in anonymous memory.
     pub has_anonymous_code: bool,
     /// Whether a frame is of a runtime.
     pub has_vm_frames: bool,
@@ -52,7 +52,7 @@ impl Stack {
     }
 }
 
-/// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a runtime.
+/// Whether a frame has a meaning only within one process: it is in anonymous memory, or of a runtime.
 pub fn is_process_specific(frame: &RawFrame) -> bool {
     frame.kind().is_some_and(|kind| kind == RawFrameKind::Anonymous || is_of_vm(kind))
 }

@@ -59,7 +59,7 @@ pub struct NamingOptions {
     pub hides_vm_internals: bool,
     /// The runtimes whose functions walks look for.
     pub runtimes: RuntimeSet,
-    /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
+    /// Whether JavaScript functions are mapped to their scripts' sources by source maps.
     pub source_maps: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
     pub budget_bytes: usize,

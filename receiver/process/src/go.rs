@@ -43,7 +43,7 @@ impl GoLabels {
     }
 }
 
-/// The version of Go that a program was compiled with, as `go1.23.1`; `None` if it isn't a Go program, or one of a version
+/// The version of Go that a program was compiled with, for example `go1.23.1`; `None` if it isn't a Go program, or one of a version
 /// before 1.18.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ pub struct MappingMemory {
 }
 
 impl MappingMemory {
-    /// Memory of which nothing is taken.
+    /// Memory, none of which is taken.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { left_bytes: Arc::new(AtomicUsize::new(bytes)) }

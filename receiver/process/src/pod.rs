@@ -11,13 +11,13 @@ use thiserror::Error;
 pub enum PodBoundsError {
     /// Our container does not share its PID namespace.
     #[error(
-        "the containers of this pod don't share a PID namespace, so that this one sees no other: set \
+        "the containers of this pod don't share a PID namespace, so this one can't see the others: set \
          shareProcessNamespace: true in the pod's spec"
     )]
     NotShared,
     /// We are in the PID namespace of a node.
     #[error(
-        "this PID namespace is the node's, not a pod's: leave hostPID out of the pod's spec, or use scope::mode: node"
+        "this PID namespace is the node's, not a pod's: remove hostPID from the pod's spec, or use scope::mode: node"
     )]
     Node,
 }

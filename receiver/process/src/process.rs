@@ -34,7 +34,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that was seen at some time, but of which nothing else is known.
+    /// A process that was seen at some time, but about which nothing else is known.
     pub(crate) fn new(pid: Pid, instance: u64, known_since_ns: u64, memory: MappingMemory) -> Self {
         Self {
             pid,

@@ -23,14 +23,14 @@ pub struct ProfileContainer {
 }
 
 impl From<&str> for ProfileContainer {
-    /// A container of which only the ID is known.
+    /// A container known only by its ID.
     fn from(id: &str) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 }
 
 impl ProfileContainer {
-    /// The keys of [`Self::attributes`]: those of the semantic conventions, as far as there are any.
+    /// The keys of [`Self::attributes`]: the semantic conventions', where they define any.
     pub const KEYS: [&str; 6] = [
         "container.id",
         "container.name",

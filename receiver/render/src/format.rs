@@ -90,7 +90,7 @@ pub enum RenderError {
     Empty,
     /// The format repeats names in each stack, and they are too long for that.
     #[error(
-        "the names of all stacks take more than {limit_mib} MiB in this format; .pb.gz and .html have each name once"
+        "the names of all stacks take more than {limit_mib} MiB in this format; .pb.gz and .html store each name once"
     )]
     TooMuchText {
         /// The limit.

@@ -38,7 +38,7 @@ impl PageFunction {
         Self { name: escaped(name).into_owned(), binary: escaped_or_empty(binary).into_owned() }
     }
 
-    /// The functions with the most events of their own, that have code in a file.
+    /// The functions with the most self events that have code in a file.
     #[must_use]
     pub fn hottest(profile: &Profile, count: usize) -> Vec<Self> {
         let has_code = |kind| matches!(kind, FrameCategory::Native | FrameCategory::Rust | FrameCategory::Go);

@@ -51,7 +51,7 @@ pub(crate) fn escape_name(name: &str) -> Cow<'_, str> {
     if looks_like_marker(name) { Cow::Owned(format!("{ESCAPE}{name}")) } else { Cow::Borrowed(name) }
 }
 
-/// The inverse of [`escape_name`]. Other names that begin with a backslash, as PHP's, stay as they are.
+/// The inverse of [`escape_name`]. Other names that begin with a backslash, such as PHP's, stay as they are.
 pub(crate) fn unescape_name(label: &str) -> &str {
     label.strip_prefix(ESCAPE).filter(|name| looks_like_marker(name)).unwrap_or(label)
 }

@@ -76,7 +76,7 @@ pub struct ProfileThread {
 pub struct ThreadState {
     /// `running`, `runnable`, `sleeping`, `uninterruptible` or `stopped`.
     pub state: Arc<str>,
-    /// The kind of system call in which it waits, as `futex`; empty if it does not wait, or if that is unknown.
+    /// The kind of system call in which it waits, for example `futex`; empty if it does not wait, or if that is unknown.
     pub cause: Arc<str>,
 }
 

@@ -297,7 +297,7 @@ mod tests {
         for (text, message) in [
             (
                 "# A title\n",
-                "its format is unknown: neither pprof nor folded stacks, neither perf.data nor perf script's text",
+                "its format is unknown: not pprof, folded stacks, perf.data or the output of perf script",
             ),
             ("<!DOCTYPE html>\n<title>a</title>", "HTML pages can't be read; use .otlp"),
             ("a;b 1\na;c\n", "line 2 does not end in a number of samples, as folded stacks do"),

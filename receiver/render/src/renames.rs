@@ -71,7 +71,7 @@ fn only_in<'a>(one: &'a Profile, other: &Profile) -> SamplesByBinary<'a> {
         let is_named = function.name != NO_SYMBOL && function.kind != FrameCategory::Marker;
         if is_named && !function.binary.is_empty() && !others.contains(function.binary) {
             let samples = binaries.entry(function.binary).or_default();
-            // A caller without samples of its own is evidence, too.
+            // A caller without self samples is evidence, too.
             *samples.entry(function.name.into_owned()).or_default() += u128::from(function.self_count.max(1));
         }
     }

@@ -38,7 +38,7 @@ pub const DEFAULT_ROWS: usize = 20;
 /// `" 12.34%  12.34%  "`.
 const NUMBERS_COLUMNS: usize = 18;
 const BINARY_COLUMNS_LIMIT: usize = 24;
-/// The most threads that have a table of their own.
+/// The most threads that have separate tables.
 const THREADS_SHOWN: usize = 20;
 
 /// The functions with the most events, one per line: the share in which each was the leaf, the share in which it was on the stack,

@@ -22,7 +22,9 @@ pub enum EncodeError {
     #[error("the profile has no samples")]
     Empty,
     /// Its values are in a unit that OTLP has no name for.
-    #[error("the unit of its values, {0:?}, is none of OTLP: count, nanoseconds, bytes, or a code of UCUM")]
+    #[error(
+        "the unit of its values, {0:?}, is not one that OTLP allows: count, nanoseconds, bytes, or a UCUM code"
+    )]
     UnsupportedUnit(String),
 }
 

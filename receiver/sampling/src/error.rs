@@ -56,7 +56,7 @@ impl From<SamplingError> for Failure {
             SamplingError::NoProcess(_) => (
                 ExitCause::Runtime,
                 Some(
-                    "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder; or use --comm NAME",
+                    "find it with `pgrep -a NAME`, in sidewinder's PID namespace; or use --comm NAME",
                 ),
             ),
             SamplingError::Probe { source, .. } => (ExitCause::Runtime, Some(source.next_step())),

@@ -188,7 +188,7 @@ impl SamplingOptions {
         let frame_limit = self.frame_limit;
         if frame_limit > walk.frames_max() {
             warn!(
-                "degraded: this kernel's programs can't loop, so stacks are cut after {} frames instead of {frame_limit}; \
+                "degraded: this kernel's eBPF programs can't loop, so stacks are truncated after {} frames instead of {frame_limit}; \
                  Linux 5.17 or later has bpf_loop",
                 walk.frames_max(),
             );

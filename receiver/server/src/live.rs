@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "sources": [] }));
         let refused = get(&live, "/0/assembly/0").unwrap();
         assert_eq!(refused.status, StatusCode::NOT_FOUND);
-        assert!(refused.body.starts_with(b"the profile knows no address of this function"));
+        assert!(refused.body.starts_with(b"the profile has no address for this function"));
         for path in ["/source/1", "/source/-1", "/assembly/x", "/source/", "/other/0", "/source/0/0"] {
             assert!(get(&live, path).is_none(), "{path}");
         }

@@ -27,7 +27,7 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
         let assembly = annotator.assembly(&profile, &function).map_err(|error| {
             Failure::new(ExitCause::Runtime, format!("can't list the instructions of {}", function.name))
                 .with_source(error)
-                .with_next_step("run it where the binary is that was profiled")
+                .with_next_step("run it where the profiled binary is")
         })?;
         return print_all(&assembly_listing(&profile, &assembly, &sources));
     }

@@ -122,7 +122,7 @@ impl CheckReport {
         let works = self.count(ProbeStatus::Ok);
         if !is_verbose && works > 0 {
             let label = paint(ProbeStatus::Ok, &format!("{:<7}", ProbeStatus::Ok.label()));
-            _ = writeln!(text, "{label}  {works} of {} features of the kernel", self.probes.len());
+            _ = writeln!(text, "{label}  {works} of {} kernel features", self.probes.len());
         }
         for probe in &self.probes {
             let status = ProbeStatus::from_probe(probe);
@@ -151,7 +151,7 @@ impl CheckReport {
                 (paint(ProbeStatus::Limited, &format!("Ready to profile, with limits ({limits}).")), None)
             }
             (count, _) => {
-                let text = format!("Not ready: {count} of these can't be done without.");
+                let text = format!("Not ready: {count} missing.");
                 (paint(ProbeStatus::Missing, &text), missing.map(|probe| probe.remedy))
             }
         };
@@ -257,12 +257,7 @@ mod tests {
         for (report, conclusion, next, failure) in [
             (&ok, "Ready to profile.", FIRST_RECORDING_HINT, None),
             (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING_HINT, None),
-            (
-                &missing,
-                "Not ready: 1 of these can't be done without.",
-                "its remedy",
-                Some(ExitCause::Privilege),
-            ),
+            (&missing, "Not ready: 1 missing.", "its remedy", Some(ExitCause::Privilege)),
         ] {
             let text = report.to_text(false, false);
             assert!(text.ends_with(&format!("\n{conclusion}\nNext: {next}\n")), "{text}");
@@ -314,7 +309,7 @@ mod tests {
         ];
         let report = report(probes);
         let text = report.to_text(false, false);
-        let start = "ok       3 of 4 features of the kernel\nlimited  c\n         why   c is refused\n";
+        let start = "ok       3 of 4 kernel features\nlimited  c\n         why   c is refused\n";
         assert!(text.contains(start), "{text}");
         assert!(!text.contains("  a\n") && text.lines().count() <= 20, "{text}");
         let verbose = report.to_text(false, true);

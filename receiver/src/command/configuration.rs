@@ -22,9 +22,12 @@ pub(crate) fn validate(args: &ValidateArgs) -> CommandResult {
     let loaded = read_with_warnings(&args.config)?;
     let problems = if args.skip_files { Vec::new() } else { named_files::problems(&loaded.config) };
     if !problems.is_empty() {
-        let failure = Failure::new(ExitCause::Usage, "the configuration names what can't be used here");
+        let failure = Failure::new(
+            ExitCause::Usage,
+            "the configuration names files or directories that can't be used here",
+        );
         return Err(failure.with_details(problems).with_next_step(
-            "fix all of these; where the service runs elsewhere, such as in a pod, and its files are not here, add --skip-files",
+            "fix all of these, or add --skip-files if the service and its files are elsewhere, for example in a pod",
         ));
     }
     print_all("the configuration is valid\n")

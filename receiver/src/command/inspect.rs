@@ -148,5 +148,5 @@ fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -
     for (mode, bytes) in rows {
         writeln!(out, "    {:>5.1}%  {mode}", percent(bytes))?;
     }
-    writeln!(out, "  --rows, --ranges, --pc ADDRESS and --validate say more")
+    writeln!(out, "  --rows, --ranges, --pc ADDRESS and --validate show more")
 }

@@ -147,8 +147,8 @@ pub(crate) fn exec_when_continued(command: &[OsString]) -> CommandResult {
     let cause =
         if error.kind() == io::ErrorKind::NotFound { ExitCause::NotFound } else { ExitCause::NotExecutable };
     let next = match cause {
-        ExitCause::NotFound => "give its path, or see that a folder of PATH has it",
-        _ => "see that it is a program, and that you may execute it",
+        ExitCause::NotFound => "give its path, or make sure that a directory in PATH contains it",
+        _ => "check that it is a program that you may execute",
     };
     Err(Failure::new(cause, format!("can't execute {}", ExternalText::new(program)))
         .with_source(error)

@@ -58,7 +58,7 @@ pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
         |error| {
             Failure::runtime(format!("can't write into {}", ExternalText::new(folder)), error)
-                .with_next_step("choose a folder that you may write to")
+                .with_next_step("choose a directory that you can write to")
         },
     )?;
     Ok(ExitCode::SUCCESS)
@@ -137,7 +137,7 @@ fn stop_flag_for(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     for &signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| Failure::runtime("can't take signals", error))?;
+            .map_err(|error| Failure::runtime("can't install signal handlers", error))?;
     }
     Ok(flag)
 }

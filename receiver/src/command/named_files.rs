@@ -99,7 +99,7 @@ fn writable_file(path: &Path) -> Result<(), String> {
 /// Whether files can be created in a directory.
 fn writable_directory(path: &Path) -> Result<(), String> {
     match path.metadata() {
-        Ok(found) if !found.is_dir() => Err("is no directory".to_owned()),
+        Ok(found) if !found.is_dir() => Err("is not a directory".to_owned()),
         Ok(_) => access(path, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|error| cannot("be written to", &error.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err("does not exist".to_owned()),
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(of_queue(&format!("{{directory: {}, create_directory: true}}", at("a/b"))), [""; 0]);
         assert_eq!(
             of_queue(&format!("{{directory: {}}}", at("token"))),
-            [format!("{key}: {:?} is no directory", at("token"))]
+            [format!("{key}: {:?} is not a directory", at("token"))]
         );
         assert_eq!(of_queue(&format!("{{directory: {}}}", at(""))), [""; 0]);
 

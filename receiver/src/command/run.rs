@@ -13,10 +13,10 @@ use crate::service::{self, Signals};
 /// The failure of a command line that neither names a command nor configures the service.
 pub(crate) fn nothing_to_run() -> Failure {
     let help = Cli::command().render_help().to_string();
-    Failure::new(ExitCause::Usage, "there is neither a command nor a configuration")
+    Failure::new(ExitCause::Usage, "neither a command nor a configuration was given")
         .with_details([""].into_iter().chain(help.lines()))
         .with_next_step(
-            "`sidewinder record -a` for a look at this machine; `sidewinder --config FILE` for the service",
+            "`sidewinder record -a` to profile this machine; `sidewinder --config FILE` to run the service",
         )
 }
 
@@ -25,8 +25,8 @@ pub(crate) fn run(args: &ConfigArgs) -> CommandResult {
     privilege::set_no_new_privileges();
     let opener = Opener::start().map_err(|error| Failure::runtime("can't start a thread", error))?;
     privilege::drop_all_but(privilege::NONE);
-    let signals =
-        Signals::install(stop_flag()?).map_err(|error| Failure::runtime("can't take signals", error))?;
+    let signals = Signals::install(stop_flag()?)
+        .map_err(|error| Failure::runtime("can't install signal handlers", error))?;
     service::run(args, &signals, opener)
 }
 

@@ -219,7 +219,7 @@ fn to_text(document: &Value) -> String {
         push_incomplete_tables(&mut out, receiver);
         let refused = format_nonzero(receiver.get("files_refused"), words);
         if !refused.is_empty() {
-            let _ = writeln!(out, "    files that processes name, refused (the log names each): {refused}");
+            let _ = writeln!(out, "    refused files that processes name (the log has each): {refused}");
         }
     }
     for (id, exporter) in entries(document, "exporters") {
@@ -246,7 +246,7 @@ fn push_incomplete_tables(out: &mut String, receiver: &Value) {
         let _ = match number(file, "unread_bytes") {
             0 => writeln!(
                 out,
-                "    no room for the unwind tables of {:.1} of {:.1} MiB of code, but for functions already seen: {path}",
+                "    no room for the unwind tables of {:.1} of {:.1} MiB of code, except functions already seen: {path}",
                 mib(file, "left_out_code_bytes"),
                 mib(file, "code_bytes"),
             ),
@@ -341,8 +341,8 @@ mod tests {
             "unknown\n      key",
             "profiling: failed, 7,290 samples, 2 containers\n",
             "interrupts: 7,158 complete stack, 132 copied stack too short, 9 missed (steal time 4.4%)\n",
-            "refused (the log names each): 2 symlink\n",
-            "no room for the unwind tables of 11.0 of 44.0 MiB of code, but for functions already seen: /usr/bin/node\n",
+            "refused files that processes name (the log has each): 2 symlink\n",
+            "no room for the unwind tables of 11.0 of 44.0 MiB of code, except functions already seen: /usr/bin/node\n",
             "no memory to read 3.0 MiB of a file, whose unwind table is incomplete: /opt/odd\n    and 2 more files\n",
             "memory_limit_mib: 61 would hold all of them",
             "  file: events: 5 delivered\n",

@@ -53,7 +53,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         return Err(Failure::new(
             ExitCause::Usage,
-            "top draws on a terminal, and there is none: `sidewinder record --table` prints a table anywhere",
+            "top needs a terminal; `sidewinder record --table` prints a table anywhere",
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.tid, &args.comm, args.no_children)?;

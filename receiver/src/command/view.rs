@@ -117,7 +117,7 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
             ExitCause::Usage,
             format!("can't write a comparison to {}", ExternalText::new(path)),
         )
-        .with_next_step("only a page compares: give it a name that ends in .html")),
+        .with_next_step("only the page can show a comparison: use a name that ends in .html")),
     }
 }
 
@@ -138,7 +138,7 @@ fn load_profiles(
 ) -> Result<Vec<Profile>, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", ExternalText::new(path))).with_source(why).with_next_step(
-            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
+            "give a .otlp, .pb.gz or .folded file from `record`, any pprof file, folded stacks, perf.data, or the output of `perf script`",
         )
     };
     let mut profiles = import::read_profiles(path, sample_type, debug_roots).map_err(failed)?;
@@ -202,7 +202,7 @@ fn serve(profiles: Vec<Profile>, names: NameStyle, annotator: Option<Arc<Annotat
         }
     };
     let (_server, url) = serve_privately(Arc::new(handler), runtime.handle()).map_err(failed)?;
-    let printed = writeln!(io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.");
+    let printed = writeln!(io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C quits.");
     if !is_read(printed)? {
         // Nobody knows the address.
         return Ok(ExitCode::SUCCESS);

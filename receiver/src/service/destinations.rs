@@ -150,7 +150,7 @@ fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
         if !has_ended {
             error!(
                 exporter = destination.name(),
-                "the thread of this exporter has not ended in time: it is abandoned"
+                "this exporter's thread did not stop in time and is abandoned"
             );
         }
         all_ended && has_ended

@@ -212,7 +212,7 @@ impl Service {
         match applied {
             Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
-                error!("the changed configuration is refused, and the old one stays in use: {failure:#}");
+                error!("the changed configuration was refused, so the old one stays in use: {failure:#}");
                 self.stats.record_refused_reload(failure.report());
             }
         }
@@ -285,7 +285,7 @@ impl Service {
         for receiver in stopping {
             match receiver.join_by(deadline) {
                 Some(Ok(())) => {}
-                Some(Err(failure)) => error!("a receiver ended by itself, and is restarted: {failure:#}"),
+                Some(Err(failure)) => error!("a receiver stopped unexpectedly and is restarted: {failure:#}"),
                 None => {
                     self.hung_threads =
                         Some(hung_threads_failure(&self.stats, "a receiver did not end in time"));
@@ -334,7 +334,7 @@ impl Service {
 /// The failure with which the process ends although threads are still running.
 fn hung_threads_failure(stats: &ServiceStats, message: &str) -> Failure {
     let threads = stats.threads().describe_active();
-    error!(threads, "{message}: the process ends without these threads");
+    error!(threads, "{message}: the process exits without these threads");
     Failure::new(ExitCause::Runtime, format!("{message}: threads that have not ended: {threads}"))
 }
 

@@ -287,7 +287,7 @@ impl ReceiverContext {
         if self.config.lock_wakers && ignores_errors && !WalkMode::any_samples_wakers() {
             warn!(
                 receiver = self.name,
-                "degraded: the stacks of threads that end waits for locks need Linux 5.17, so they are not sampled"
+                "degraded: sampling the threads that end lock waits needs Linux 5.17"
             );
             return kinds.with_locks();
         }

@@ -1,4 +1,4 @@
-//! The symbols of one binary: its own, and those of its companion files.
+//! The symbols of one binary: its own, and its companion files'.
 
 use sidewinder_address::Svma;
 use sidewinder_unwind::unpack_mini_debug_info;

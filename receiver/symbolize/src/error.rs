@@ -5,7 +5,7 @@ use std::io;
 /// Why a file gives no symbol table, or a symbol no name.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolTableError {
-    /// The first bytes are not those of an ELF file of 32 or 64 bits.
+    /// The first bytes are not those of a 32-bit or 64-bit ELF file.
     #[error("not an ELF file")]
     NotElf,
     /// Without section headers the symbols can't be located.

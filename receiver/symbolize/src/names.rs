@@ -25,7 +25,7 @@ pub struct SymbolName {
 }
 
 impl SymbolName {
-    /// A function of which only the name is known.
+    /// A function known only by its name.
     #[must_use]
     pub fn from_symbol(system_name: Arc<str>) -> Self {
         let language = Language::from_symbol(&system_name);

@@ -175,7 +175,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "otelcol_exporter_in_flight_requests",
-        description: "Number of requests that are being sent or wait for their next attempt.",
+        description: "Number of requests being sent or waiting for a retry.",
         unit: "{requests}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
@@ -231,7 +231,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_interrupts",
-        description: "Interrupts by outcome; the outcomes of a receiver add up to the interrupts that were due, or to a few more: some are counted twice, before and after a later walk.",
+        description: "Interrupts by outcome. A receiver's outcomes add up to the interrupts that were due, or to slightly more: some are counted twice, before and after a later walk.",
         unit: "{interrupts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
@@ -243,7 +243,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_interrupts_of_other_kinds",
-        description: "Interrupts for other kinds of profile than CPU time, by kind and outcome; the outcomes of a kind add up as those of sidewinder_interrupts.",
+        description: "Interrupts for kinds of profile other than CPU time, by kind and outcome; each kind's outcomes add up as in sidewinder_interrupts.",
         unit: "{interrupts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
@@ -260,7 +260,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_events",
-        description: "Events by exporter and state; the states of an exporter add up to what it was given.",
+        description: "Events by exporter and state; an exporter's states add up to the events that it was given.",
         unit: "{events}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
@@ -285,7 +285,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_bpf_run_seconds",
-        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed from the start with CAP_SYS_ADMIN, which is dropped then).",
+        description: "Time spent in eBPF programs, if the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed at startup with CAP_SYS_ADMIN, which is then dropped).",
         unit: "s",
         kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
@@ -301,7 +301,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_cpu_steal_seconds",
-        description: "Time in which the sampled CPUs, which are virtual, were ready to run while their host ran something else (the steal time of /proc/stat), from the start of sampling; interrupts that are due then are missed.",
+        description: "Time in which the sampled virtual CPUs were ready to run but their host ran something else (steal time in /proc/stat), since sampling started; interrupts due in that time are missed.",
         unit: "s",
         kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Normal,
@@ -324,7 +324,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_tables_bytes",
-        description: "Unwind tables in eBPF maps.",
+        description: "Size of the unwind tables in eBPF maps.",
         unit: "By",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
@@ -332,7 +332,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_source_maps",
-        description: "Scripts of JavaScript whose source maps were looked for (symbolize::source_maps), by result: read; none, the script names none; missing, there is no such file; changed, the script on disk is not the one that runs; unreadable, a file can't be read or must not be; too_big; malformed; unsupported, at a URL of the network. Without a map that is read, functions are those of the script.",
+        description: "JavaScript files whose source maps were looked up (symbolize::source_maps), by result: read; none, the script names none; missing, the named file does not exist; changed, the script on disk is not the one that is running; unreadable, a file can't or must not be read; too_big; malformed; unsupported, at a network URL. Without a map, functions are shown as in the script.",
         unit: "{scripts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
@@ -342,7 +342,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_files_refused",
-        description: "Files that processes refer to (executables, libraries, perf maps, debug files) and that are not read, because they belong to another user, the process could not read them itself, or their file system may never respond.",
+        description: "Files that processes refer to (executables, libraries, perf maps, debug files) but that are not read, because they belong to another user, the process itself could not read them, or their file system may never respond.",
         unit: "{files}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
@@ -352,7 +352,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_quarantined_processes",
-        description: "Processes whose memory is not read for now, because a read of it has timed out.",
+        description: "Processes whose memory is temporarily not read, because a read of it timed out.",
         unit: "{processes}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
@@ -362,7 +362,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_stuck_reader_threads",
-        description: "Threads that read processes' memory and are stuck in a read.",
+        description: "Threads stuck while reading a process's memory.",
         unit: "{threads}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,

@@ -46,14 +46,14 @@ pub(crate) fn problems(stats: &ServiceStats) -> Vec<HealthProblem> {
     let mut problems = Vec::new();
     if let Some(FailureReport { what, next_step }) = stats.configuration().refusal {
         problems.push(HealthProblem::new(
-            format!("the last reload of the configuration was refused, the previous one is in use: {what}"),
+            format!("the last configuration reload was refused, so the previous configuration is still in use: {what}"),
             next_step.unwrap_or("correct it; `sidewinder validate` checks it without applying it"),
         ));
     }
     problems.extend(stats.threads().faulty_threads().iter().map(|faulty| {
         HealthProblem::new(
             faulty.to_string(),
-            "restart the profiler, and report this: it is a bug of Sidewinder",
+            "restart the profiler, and report this: it is a bug in Sidewinder",
         )
     }));
     for (name, receiver) in stats.receivers() {
@@ -80,7 +80,7 @@ fn activity_problem(name: &str, activity: &Activity) -> Option<HealthProblem> {
             next_step.unwrap_or("see `sidewinder check`"),
         )),
         Activity::Stopped => {
-            Some(HealthProblem::new(format!("receiver {name} has stopped"), "start the profiler again"))
+            Some(HealthProblem::new(format!("receiver {name} has stopped"), "restart the profiler"))
         }
     }
 }
@@ -123,7 +123,7 @@ fn counter_problems(
             format!(
                 "receiver {name}: {lost} of {due} interrupts left no sample, because buffers were full ({during})"
             ),
-            "raise memory_limit_mib of the receiver, or lower samples_per_second",
+            "raise the receiver's memory_limit_mib, or lower samples_per_second",
         ));
     }
     problems
@@ -153,7 +153,7 @@ fn exporter_problems(
                 outage.attempts,
                 outage.reason
             ),
-            "see that the receiver runs, and check the exporter's endpoint, TLS and headers",
+            "check that the receiver is running, and the exporter's endpoint, TLS and headers",
         ));
     }
     let counts_before = before.and_then(|snapshot| snapshot.exporters.get(name)).copied().unwrap_or_default();
@@ -198,11 +198,11 @@ const fn state_description(state: State) -> Option<(&'static str, &'static str)>
         State::Queued | State::Delivered => return None,
         State::Rejected => ("rejected by the receiver", "see the receiver's log, which says why"),
         State::PartiallyRejected => {
-            ("in requests of which the receiver rejected a part", "see the receiver's log, which says why")
+            ("in requests that the receiver partly rejected", "see the receiver's log, which says why")
         }
         State::Incompatible => (
             "rejected: the receiver speaks another version of OTLP profiles",
-            "use a version of the receiver that VERSIONING.md names",
+            "use a receiver version that VERSIONING.md lists",
         ),
         State::Unknown => (
             "sent without a valid response: the receiver may have them",
@@ -212,24 +212,23 @@ const fn state_description(state: State) -> Option<(&'static str, &'static str)>
             "dropped: the queue was full",
             "find out why the receiver is slow, or raise sending_queue.queue_size",
         ),
-        State::DroppedTooLarge => (
-            "dropped: each of them exceeded the size limit of a request",
-            "raise the receiver's limit of a request's size",
-        ),
+        State::DroppedTooLarge => {
+            ("dropped: each exceeded the request size limit", "raise the receiver's request size limit")
+        }
         State::DroppedRetriesExhausted => (
             "dropped: the receiver could not be reached in time",
-            "see that the receiver runs, or raise retry_on_failure.max_elapsed_time",
+            "check that the receiver is running, or raise retry_on_failure.max_elapsed_time",
         ),
         State::DroppedShutdown => {
-            ("dropped: their exporter ended before they were sent", "see that the receiver runs")
+            ("dropped: the exporter stopped before sending them", "check that the receiver is running")
         }
         State::DroppedWriteFailed => (
             "dropped: they could not be written",
-            "see the log; the disk needs room, and the directory of the file or of the queue must exist and be writable",
+            "see the log; the disk needs space, and the directory of the file or queue must exist and be writable",
         ),
         State::DroppedStorageDamaged => (
             "lost: the queue on disk was damaged or removed",
-            "see that nothing else removes or changes its files, and check the disk",
+            "check the disk, and that nothing else removes or changes its files",
         ),
     })
 }
@@ -238,7 +237,7 @@ fn degraded_problem(degraded: &DegradedFeature) -> HealthProblem {
     let DegradedFeature { name, cost, reason, .. } = degraded;
     HealthProblem::new(
         format!("{name} can't be used here ({}): {cost}", reason.label()),
-        "run `sidewinder check` where the profiler runs: it says how to get it",
+        "run `sidewinder check` where the profiler runs to see how to enable it",
     )
 }
 
@@ -423,7 +422,7 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "the last reload of the configuration was refused, the previous one is in use: unknown key",
+                "the last configuration reload was refused, so the previous configuration is still in use: unknown key",
                 "receiver profiling takes no samples: no right",
                 "loops can't be used here (kernel): stacks are cut",
             ]

@@ -327,7 +327,7 @@ impl ServiceStats {
             degraded.push(DegradedFeature {
                 id: "pod_events",
                 name: "events of this pod's containers alone",
-                cost: "every interrupt of the node runs the program, which ignores those of other pods",
+                cost: "every interrupt on the node runs the program, which ignores other pods",
                 reason: DegradedReason::Container,
             });
         }
@@ -344,14 +344,14 @@ impl ServiceStats {
         degraded.extend(unattached.into_iter().map(|probe| DegradedFeature {
             id: probe.name(),
             name: probe.name(),
-            cost: "no process in scope has a file with the place of this probe, or the kernel refuses it: it counts nothing",
+            cost: "no process in scope has a file with this probe's place, or the kernel refuses it: it counts nothing",
             reason: DegradedReason::File,
         }));
         if any_receiver(|counters| counters.contexts_refused > 0) {
             degraded.push(DegradedFeature {
                 id: "process_context",
                 name: "what processes publish of themselves",
-                cost: "profiles without the resource of the SDK, samples without the span of their thread",
+                cost: "profiles lack the SDK's resource, and samples their thread's span",
                 reason: DegradedReason::Privilege,
             });
         }
@@ -359,7 +359,7 @@ impl ServiceStats {
             degraded.push(DegradedFeature {
                 id: "python_frames",
                 name: "functions of every Python",
-                cost: "a build whose evaluation loop is in too many parts is shown with its native frames alone",
+                cost: "a build whose evaluation loop has too many parts is shown with only its native frames",
                 reason: DegradedReason::File,
             });
         }
@@ -384,7 +384,7 @@ impl ServiceStats {
             degraded.push(DegradedFeature {
                 id: "reader_threads",
                 name: "reading of processes",
-                cost: "all threads that read are stuck: no resource and no span of any process is read",
+                cost: "all reader threads are stuck: no process's resource or spans are read",
                 reason: DegradedReason::Process,
             });
         }

@@ -60,11 +60,11 @@ impl StatusSocket {
         let mut socket = place::bind(&directories)?;
         let accept_task = runtime.spawn(async move {
             loop {
-                debug!(socket = %socket, "the status is served");
+                debug!(socket = %socket, "serving the status");
                 if let Err(error) = serve(&socket, check_interval, &document).await {
-                    debug!(error = &error as &dyn std::error::Error, "the socket of the status is lost");
+                    debug!(error = &error as &dyn std::error::Error, "the status socket is lost");
                 }
-                info!(socket = %socket, "the socket of the status was removed: opening another");
+                info!(socket = %socket, "the status socket was removed: opening another");
                 socket = loop {
                     match place::bind(&directories) {
                         Ok(socket) => break socket,
@@ -99,7 +99,7 @@ async fn serve(
 
 async fn respond(mut stream: UnixStream, document: Arc<dyn Fn() -> String + Send + Sync>) {
     if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
-        debug!("refused the status to a peer that is neither root nor this user");
+        debug!("refused to send the status to a peer that is neither root nor this user");
         return;
     }
     // A peer that has gone needs no document.

@@ -174,7 +174,7 @@ impl KnownFunctions {
         }
     }
 
-    /// Adds a function of which only the start is known.
+    /// Adds a function known only by its start.
     fn add_unsized<'data, R: ReadRef<'data>>(
         &mut self,
         file: &File<'data, R>,

@@ -16,7 +16,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of which nothing is reserved.
+    /// A budget, none of which is reserved.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }

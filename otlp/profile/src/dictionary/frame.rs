@@ -28,7 +28,7 @@ impl<'a> Frame<'a> {
         Some(Self { dictionary, location, line, is_inlined: position + 1 < location.lines.len() })
     }
 
-    /// A frame of which nothing is known.
+    /// A frame about which nothing is known.
     fn unknown(dictionary: &'a Dictionary) -> Self {
         Self { dictionary, location: Location::default(), line: Line::default(), is_inlined: false }
     }

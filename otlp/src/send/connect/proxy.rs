@@ -44,7 +44,7 @@ impl Proxies {
     /// win. `no_proxy` has the hosts to which none leads. An empty variable means no proxy.
     ///
     /// # Errors
-    /// If a variable is no URL, or that of a proxy of another kind.
+    /// If a variable is not a URL, or the URL of an unsupported kind of proxy.
     pub fn from_environment() -> Result<Self, ProxyError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }

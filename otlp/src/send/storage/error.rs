@@ -16,7 +16,7 @@ pub enum StorageError {
     },
     /// Another process or exporter has its queue there.
     #[error(
-        "{0:?} is another exporter's queue, perhaps of another process: give each a directory of its own"
+        "{0:?} is another exporter's queue, perhaps another process's: give each its own directory"
     )]
     InUse(PathBuf),
 }

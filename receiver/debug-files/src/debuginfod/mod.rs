@@ -346,7 +346,7 @@ impl Debuginfod {
         let had_patience = state.waited < WAIT_MAX;
         state.waited += began.elapsed();
         if had_patience && state.waited >= WAIT_MAX {
-            warn!("debuginfod: waited for {WAIT_MAX:?}; what has not arrived is left out");
+            warn!("debuginfod: waited for {WAIT_MAX:?}; files that have not arrived are left out");
         }
         found
     }

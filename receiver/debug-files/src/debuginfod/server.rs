@@ -128,7 +128,7 @@ impl Fetcher {
                     is_absent = false;
                     if self.outages.note_failure(number, error.is_silence()) {
                         warn!(
-                            "debuginfod: {}: {}; it is skipped for {} minutes (logged once), and names and lines that it has are missing",
+                            "debuginfod: {}: {}; it is skipped for {} minutes (logged once); names and lines that only it has are missing",
                             server.url(),
                             error_chain(&error),
                             OUTAGE.as_secs() / 60

@@ -23,16 +23,16 @@ pub enum OpenError {
     #[error("not a regular file")]
     NotRegular,
     /// The file system is served by a process or a host that may never respond.
-    #[error("the file system may never answer")]
+    #[error("the file system may never respond")]
     Remote,
     /// The path is not in the kernel's cache, and a full lookup may block indefinitely.
-    #[error("a file system on the way may never answer")]
+    #[error("a file system on the path may never respond")]
     NotCached,
     /// The path contains a symbolic link.
     #[error("a symbolic link has the name")]
     Link,
     /// Neither the process's user nor root owns it.
-    #[error("it belongs to user {0}, who is neither the process's user nor root")]
+    #[error("it belongs to user {0}, neither the process's user nor root")]
     Owner(u32),
     /// The process may not read it.
     #[error("the process itself may not read it")]

@@ -18,7 +18,7 @@ pub enum DifferenceBasis {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DifferenceError {
     /// One of them does not say how long it took.
-    #[error("one of the profiles does not say how long it took")]
+    #[error("one of the profiles does not state its duration")]
     NoDuration,
     /// Their values have different units.
     #[error("the profiles are of different types: {0} and {1}")]

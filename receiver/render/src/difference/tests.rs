@@ -8,7 +8,7 @@ use sidewinder_profile::SampleType;
 
 const OPTIONS: TableOptions = TableOptions { rows: 20, order: None, columns: 76, is_coloured: false };
 
-/// `sample()` with a thousand times as many events, and those of `main` itself in `vfs_write` instead.
+/// `sample()` with a thousand times as many events, and `main`'s self events in `vfs_write` instead.
 fn changed() -> [Profile; 2] {
     let [mut before, mut after] = [sample(), sample()];
     after.samples[4].count += after.samples[0].count;

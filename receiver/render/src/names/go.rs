@@ -42,7 +42,7 @@ fn piece_text(piece: Piece<'_>, arguments: TypeArguments) -> String {
     }
 }
 
-/// Type arguments without the folders of their packages, and without those of their own.
+/// Type arguments without the folders of their packages, and without their own type arguments.
 fn short_types(list: &str) -> String {
     let Some(pieces) = pieces(list) else { return list.to_owned() };
     let types = pieces.split(|piece| *piece == Piece::Comma).map(|pieces| {

@@ -15,7 +15,7 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
             None => return Vec::new(),
         },
     };
-    // Hidden classes, as those of lambdas, have an address: `Handler$$Lambda/0x0000000800c03000`.
+    // Hidden classes, such as lambdas', have an address: `Handler$$Lambda/0x0000000800c03000`.
     let named = class.split_once("/0x").map_or(class, |(named, _)| named);
     let short = named.rsplit(['.', '/']).next().unwrap_or(named);
     vec![

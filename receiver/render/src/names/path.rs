@@ -274,7 +274,7 @@ fn self_type(inside: &str, arguments: Arguments) -> String {
     shorten(of_type.unwrap_or(&pieces), arguments)
 }
 
-/// A list of types, each without its path, and with these arguments of its own.
+/// A list of types, each without its path, and with these arguments.
 fn short_types(list: &str, arguments: Arguments) -> String {
     let arguments = if arguments == Arguments::Shallow { Arguments::Elided } else { arguments };
     pieces(list).map_or_else(|| list.to_owned(), |pieces| shorten(&pieces, arguments))

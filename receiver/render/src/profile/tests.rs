@@ -51,7 +51,7 @@ pub(crate) fn frame(name: &str, category: FrameCategory, address: u64) -> TestFr
     }
 }
 
-/// Adds a file, of which the program has a build ID.
+/// Adds a file; the program has a build ID.
 fn add_file(dictionary: &mut Dictionary, path: &str) -> MappingIndex {
     match path {
         "" => MappingIndex::default(),

@@ -16,7 +16,7 @@ pub enum ReadError {
     /// The file exceeds the size limit.
     #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
     TooLarge,
-    /// It is not a message of protobuf, as pprof's are.
+    /// It is not a protobuf message, as pprof files are.
     #[error("it is not a pprof profile")]
     Protobuf,
     /// It is not a pprof message.
@@ -49,15 +49,13 @@ pub enum ReadError {
         found: Vec<String>,
     },
     /// A type is requested of a format that holds one profile.
-    #[error("only files of OTLP and of perf hold profiles of several types to choose from")]
+    #[error("only OTLP and perf files can hold several types of profile to choose from")]
     NothingToChoose,
     /// It is larger in memory than its size allows.
     #[error(transparent)]
     Expansion(#[from] ExpansionError),
     /// It is in no known format.
-    #[error(
-        "its format is unknown: neither pprof nor folded stacks, neither perf.data nor perf script's text"
-    )]
+    #[error("its format is unknown: not pprof, folded stacks, perf.data or the output of perf script")]
     UnknownFormat,
     /// It is a page.
     #[error("HTML pages can't be read; use .otlp")]

@@ -19,7 +19,7 @@ use crate::profile::{Profile, ProfileSample, ProfileThread, ThreadIndex};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";
-/// The name of code of which nothing is known.
+/// The name of code about which nothing is known.
 pub(super) const UNKNOWN: &str = "[unknown]";
 /// The most events that an error lists.
 const LISTED_EVENTS_MAX: usize = 20;

@@ -126,7 +126,7 @@ impl<'a> ScriptReader<'a> {
 
     /// The location of calls, of which the last contains the others.
     fn location(&mut self, calls: &[ScriptFrame<'a>]) -> LocationIndex {
-        // The file of an inlined call is that of the function into which it was inlined.
+        // An inlined call's file is the one of the function that it was inlined into.
         let file = calls.last().and_then(|outermost| outermost.file).unwrap_or_default();
         let calls = calls.iter().copied();
         let frames =

@@ -92,7 +92,7 @@ impl<'a> PprofTables<'a> {
         usize::try_from(index).ok().and_then(|index| self.strings.get(index)).copied().unwrap_or_default()
     }
 
-    /// Adds a mapping. Its addresses are those of a process, and those of locations too.
+    /// Adds a mapping. Its addresses are a process's, and so are those of locations.
     fn add_mapping(&self, dictionary: &mut Dictionary, mapping: &proto::Mapping) -> MappingIndex {
         let build_id = Some(self.string(mapping.build_id)).filter(|id| !id.is_empty());
         let attributes = dictionary.add_build_ids(&BuildIds { gnu: build_id, ..BuildIds::default() });
@@ -332,7 +332,7 @@ impl<'a> SampleReader<'a> {
     }
 }
 
-/// Whether a name is that of a file and an offset in it.
+/// Whether a name consists of a file and an offset in it.
 fn is_offset_in(name: &str, file: &str) -> bool {
     let offset = name.strip_prefix(file).and_then(|rest| rest.strip_prefix("+0x"));
     !file.is_empty() && offset.is_some_and(|offset| u64::from_str_radix(offset, 16).is_ok())

@@ -90,7 +90,7 @@ impl FileTracker {
                 && !runtimes.add_file(ready.file, runtime)
             {
                 let path = self.shown_path(ready.file);
-                warn!(%path, "degraded: Python without its functions, as its evaluation loop is in too many parts");
+                warn!(%path, "degraded: Python functions are not shown, because the evaluation loop has too many parts");
             }
             users.extend(ready.users);
         }
@@ -119,7 +119,7 @@ impl FileTracker {
         match error {
             BuildError::OverBudget(_) if ready.is_known_failure => {}
             BuildError::OverBudget(_) | BuildError::Panicked => {
-                warn!(%path, reason, "degraded: no whole unwind table");
+                warn!(%path, reason, "degraded: incomplete unwind table");
             }
             BuildError::Elf(_) | BuildError::Unwind(_) => debug!(%path, reason, "no unwind table"),
         }

@@ -44,7 +44,7 @@ impl Pod {
         let (ours, first) = (cgroup_of(std::process::id())?, cgroup_of(FIRST_PID)?);
         let Some(bounds) = PodBounds::find(&ours, &first, own.len().saturating_sub(1))? else {
             warn!(
-                "degraded: there are no cgroups of version 2: the pod is identified by its PID namespace alone, which the node's \
+                "degraded: there is no cgroup v2: the pod is identified by its PID namespace alone, which the node's \
                  administrator can enter, and every interrupt of the node is inspected"
             );
             return Ok(None);
@@ -120,7 +120,7 @@ pub(super) fn exists(pid: u32) -> bool {
 /// Warns that the events of every task are opened, and why.
 pub(super) fn warn_of_every_task(error: &EventError) {
     warn!(
-        "degraded: all interrupts of the node are looked at, and ignored if they are not this pod's, because the events of \
+        "degraded: every interrupt on the node is examined, and ignored if it is not this pod's, because the events of \
          a container can't be opened: {}",
         error_chain(error)
     );

@@ -38,7 +38,7 @@ pub enum ProbeError {
     NoFile,
     #[error("the file of process {pid} can't be opened")]
     Open { pid: Pid, source: sidewinder_process::OpenError },
-    #[error("the file of process {pid} has no place for it")]
+    #[error("the file of process {pid} has no matching place")]
     Place { pid: Pid, source: PlaceError },
     #[error("can't attach it to the file of process {pid}")]
     Attach { pid: Pid, source: UserProbeError },
@@ -57,7 +57,7 @@ impl ProbeError {
                 "look with `ls -l /proc/PID/root/PATH` what is there, and whether sidewinder may read it"
             }
             Self::Place { source: PlaceError::Value(_), .. } => {
-                "leave out value=, or use another argument: `readelf -n FILE` lists those of trace points"
+                "omit value=, or use another argument: `readelf -n FILE` lists those of static probes"
             }
             Self::Place { .. } => {
                 "`nm -C FILE`, `nm -D FILE` or `readelf -n FILE` list what can be probed; a stripped file has few names"

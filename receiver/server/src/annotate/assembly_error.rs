@@ -12,7 +12,7 @@ pub enum AssemblyError {
     #[error("the profile has no samples of this function")]
     NoSamples,
     #[error(
-        "the profile knows no address of this function: its code is in no file, or the profile came without addresses"
+        "the profile has no address for this function: its code is in no file, or the profile has no addresses"
     )]
     NoAddresses,
     #[error("its code is in no file: {0}")]

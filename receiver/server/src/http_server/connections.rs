@@ -67,7 +67,7 @@ pub async fn accept<L: Listener, F>(
                     tokio::select! {
                         () = connection => {}
                         () = slot.revoked() => debug!("an idle connection gave way to another"),
-                        () = clock.waited(limits.idle) => debug!("a connection was idle for too long"),
+                        () = clock.waited(limits.idle) => debug!("a connection was idle too long"),
                     }
                 });
             }

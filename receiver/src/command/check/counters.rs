@@ -36,11 +36,11 @@ pub(super) fn table(
 ) -> String {
     let mut text = String::from("\nCounters, for record -e and the key events\n");
     for (source, title, next) in [
-        (CounterSource::Kernel, "the kernel", "run as root or with CAP_PERFMON"),
+        (CounterSource::Kernel, "kernel", "run as root or with CAP_PERFMON"),
         (
             CounterSource::Cpu,
-            "the CPU",
-            "virtual machines have them only if their host passes them on; page-faults and context-switches work anywhere",
+            "CPU",
+            "a virtual machine has them only if its host exposes them; page-faults and context-switches work anywhere",
         ),
     ] {
         let of_source = || reports.iter().filter(|report| report.counter.descriptor().source == source);
@@ -52,7 +52,7 @@ pub(super) fn table(
         };
         let label = paint(status, &format!("{:<7}", status.label()));
         // Writing to a string does not fail.
-        _ = writeln!(text, "{label}  of {title}: {}", names(&found));
+        _ = writeln!(text, "{label}  {title}: {}", names(&found));
         if let ([first, ..], true) = (&missing[..], is_verbose) {
             _ = writeln!(text, "         missing {}", names(&missing));
             _ = writeln!(text, "         why     {}", first.obstacle.as_deref().unwrap_or_default());
@@ -89,7 +89,7 @@ mod tests {
     fn what_is_missing_is_named_with_its_reason() {
         let reports = [report(Counter::PageFaults, None), report(Counter::Cycles, Some("no PMU"))];
         let text = |is_verbose| table(&reports, is_verbose, &|_, text| text.to_owned());
-        let found = "ok       of the kernel: page-faults\nlimited  of the CPU: none\n";
+        let found = "ok       kernel: page-faults\nlimited  CPU: none\n";
         assert!(text(false).ends_with(found), "{}", text(false));
         let why = format!("{found}         missing cpu-cycles\n         why     no PMU\n");
         assert!(text(true).contains(&why), "{}", text(true));

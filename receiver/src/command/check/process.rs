@@ -75,9 +75,9 @@ impl Obstacle {
 
     pub(super) const fn next(&self) -> &'static str {
         match self {
-            Self::Gone => "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder",
+            Self::Gone => "find it with `pgrep -a NAME`, in sidewinder's PID namespace",
             Self::Denied(_) => MEMORY_ADVICE,
-            Self::Failed(_) => "try it again; `SIDEWINDER_LOG=debug` shows more",
+            Self::Failed(_) => "try again; `SIDEWINDER_LOG=debug` shows more",
         }
     }
 }
@@ -233,7 +233,7 @@ impl InspectedProcess<'_> {
         found: &Arc<dyn LanguageRuntime>,
         bias: u64,
     ) -> Result<Inspection, UnreadableMemory> {
-        let unreadable = |why: String| UnreadableMemory { why, next: "try it again" };
+        let unreadable = |why: String| UnreadableMemory { why, next: "try again" };
         let memory = ForeignProcess::from_pid(self.pid, self.reader.clone());
         let memory = memory.map_err(|error| unreadable(error_chain(&error)))?;
         let (found, pthread) = (Arc::clone(found), self.pthread_layout(found.runtime()));

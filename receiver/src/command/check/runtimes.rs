@@ -26,15 +26,15 @@ pub(super) struct Limit {
 pub(super) fn file_limit() -> Option<Limit> {
     let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
     (!is_held).then_some(Limit {
-        why: "files of other users' processes, and with kernel.yama.ptrace_scope also of others of this user, can't be opened",
+        why: "can't open files of other users' processes or, with kernel.yama.ptrace_scope, of this user's",
         next: MEMORY_ADVICE,
     })
 }
 
 /// What limits a runtime whose frames can't be walked on this architecture.
 const NOT_WALKED: Limit = Limit {
-    why: "on this architecture its own functions are not read yet: stacks have the frames of its native code, and end in code that it generates",
-    next: "profile it on an x86-64 machine, too",
+    why: "not supported on this architecture yet: stacks show only native frames, and end in code that it generates",
+    next: "profile it on x86-64 instead",
 };
 
 /// What limits this runtime on this architecture.
@@ -106,13 +106,13 @@ pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &s
     for (status, names, what) in [
         (ProbeStatus::Ok, complete, "all functions"),
         (ProbeStatus::Limited, generated, "generated code, with names if the runtime publishes them"),
-        (ProbeStatus::Limited, interpreted, "frames of the interpreter alone"),
+        (ProbeStatus::Limited, interpreted, "only the interpreter's frames"),
     ] {
         let label = paint(status, &format!("{:<7}", status.label()));
         // Writing to a string does not fail.
         _ = writeln!(text, "{label}  {what}: {names}");
     }
-    text += "         next    `sidewinder check --verbose`: what each of them takes; `sidewinder check -p PID`: a process\n";
+    text += "         next    `sidewinder check --verbose`: what each of them needs; `sidewinder check -p PID`: a process's runtimes\n";
     text
 }
 
@@ -147,7 +147,7 @@ pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, 
             let status = status(runtime);
             let label = paint(status, &format!("{:<7}", status.label()));
             let version = runtime.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-            let no_file = "in memory that no file backs".into();
+            let no_file = "in anonymous memory".into();
             let file = if runtime.file.is_empty() { &no_file } else { &runtime.file };
             _ = writeln!(text, "{label}  {}{version}, {file}", runtime.support.label);
             for (what, Finding { is_ok, detail }) in [("frames", &runtime.frames), ("names ", &runtime.names)]

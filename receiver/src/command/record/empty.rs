@@ -38,14 +38,14 @@ fn likely_cause(
     let (walked, lost) = (count(&[Severity::Complete, Severity::Truncated]), count(&[Severity::Lost]));
     if args.span.is_some() || args.trace.is_some() {
         return (
-            "no sample is of this span or trace".to_owned(),
-            "check that the threads of the target publish their span, and were in this one during the recording: otlp/TRACES.md",
+            "no sample belongs to this span or trace".to_owned(),
+            "check that the target's threads publish their span, and were in this one during the recording: otlp/TRACES.md",
         );
     }
     if walked > 0 {
         return (
-            format!("samples of other threads were taken ({})", group_thousands(walked)),
-            "check the IDs of the threads and processes: they may have ended, or have executed another program",
+            format!("only other threads were sampled ({})", group_thousands(walked)),
+            "check the thread and process IDs: they may have exited, or executed another program",
         );
     }
     // Some are always lost on a virtual machine.
@@ -63,16 +63,14 @@ fn likely_cause(
         );
     }
     match clocked {
-        None => {
-            ("what was asked for did not happen".to_owned(), "record for longer, or while the target does it")
-        }
+        None => ("the event did not occur".to_owned(), "record for longer, or while the target causes it"),
         Some(duration) if duration.as_secs_f64() * f64::from(args.frequency) < INTERRUPTS_MIN => (
             format!("{:.3} s is too short for a sample at {} Hz", duration.as_secs_f64(), args.frequency),
-            "record for longer, or more often: -F 997",
+            "record for longer, or at a higher rate: -F 997",
         ),
         Some(_) if !args.comm.is_empty() => (
             "no process of this name used a CPU".to_owned(),
-            "see with `ps -e -o comm` whether one runs; it is sampled only while it uses a CPU",
+            "check with `ps -e -o comm` whether one is running; it is sampled only while it uses a CPU",
         ),
         Some(_) => (
             "the target used no CPU".to_owned(),
@@ -120,7 +118,7 @@ mod tests {
                 &["-t", "7"],
                 vec![outcome("complete", 1200, Severity::Complete)],
                 long,
-                "samples of other threads were taken (1,200)",
+                "only other threads were sampled (1,200)",
             ),
             (
                 of_pid,
@@ -128,8 +126,13 @@ mod tests {
                 long,
                 "5 samples were lost (ring full)",
             ),
-            (&["-p", "7", "-e", "faults"], vec![], None, "what was asked for did not happen"),
-            (&["-p", "7", "--span", "0102030405060708"], vec![], long, "no sample is of this span or trace"),
+            (&["-p", "7", "-e", "faults"], vec![], None, "the event did not occur"),
+            (
+                &["-p", "7", "--span", "0102030405060708"],
+                vec![],
+                long,
+                "no sample belongs to this span or trace",
+            ),
         ] {
             assert_eq!(likely_cause(&args(options), &outcomes, clocked).0, cause, "{options:?}");
         }

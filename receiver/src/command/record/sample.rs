@@ -60,7 +60,7 @@ pub(super) fn sample(
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let mut has_ended = false;
     if let Some(delay) = args.delay {
-        progress.show("waiting to begin");
+        progress.show("waiting to start");
         has_ended = follow(&mut sampler, delay, launched.as_deref_mut(), stop)?;
     }
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
@@ -84,7 +84,7 @@ pub(super) fn sample(
         }
         if cpus.is_some() && cpu_timer.is_due() && cpus != online_cpus().ok() {
             cpus = None;
-            warn!("degraded: CPUs came or went: those that came are not recorded");
+            warn!("degraded: CPUs were added or removed; added ones are not recorded");
         }
         progress.show_tally(|| sampler.tally(), began.elapsed());
         if let Some(page) = &mut page {

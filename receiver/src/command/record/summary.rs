@@ -66,7 +66,7 @@ fn probe_line(name: &ExternalText<'_>, hits: &UserProbeHits) -> String {
     }
     let (sampled, all, rest) = (shown(samples), shown(hits), shown(uncounted));
     format!(
-        "{name}: {sampled} of {all} hits were sampled, and count for the others, but for the last {rest}; max_overhead \
+        "{name}: {sampled} of {all} hits were sampled, and stand for the others except the last {rest}; max_overhead \
          allows no more\n"
     )
 }

@@ -12,11 +12,11 @@ const KEYS: [(&str, &str); 12] = [
     ("Enter, Right", "the callers of the selected function; the functions of the selected process"),
     ("Esc, Left", "clear the filter; back; quit"),
     ("s, t, n", "sort by self, by total, by name"),
-    ("/", "filter by a part of the name, of the binary or of the PID"),
+    ("/", "filter by part of the name, binary or PID"),
     ("f", "full or short names"),
-    ("i", "inlined functions: all; without those of standard libraries; none"),
-    ("+, -", "show a longer or a shorter time"),
-    ("p, Space", "pause, or go on"),
+    ("i", "inlined functions: all; all but standard libraries'; none"),
+    ("+, -", "show a longer or shorter time range"),
+    ("p, Space", "pause, or resume"),
     ("?", "these keys; any key closes them"),
 ];
 

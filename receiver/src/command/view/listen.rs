@@ -60,7 +60,7 @@ pub(super) fn listen(address: Option<&ListenAddress>) -> CommandResult {
     }
     let printed = writeln!(
         io::stdout(),
-        "{url}/\nOpen this in a browser; Ctrl-C ends.\nReceiving profiles by OTLP at {bound}, over gRPC and HTTP."
+        "{url}/\nOpen this in a browser; Ctrl-C quits.\nReceiving profiles by OTLP at {bound}, over gRPC and HTTP."
     );
     if !is_read(printed)? {
         // Nobody knows the address.

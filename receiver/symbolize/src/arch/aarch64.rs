@@ -16,7 +16,7 @@ use super::Stub;
 
 /// The registers of the first arguments of a C function, by DWARF number: x0 to x7.
 pub(crate) const ARGUMENT_REGISTERS: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// x0: that of what a C function returns.
+/// x0, which holds a C function's result.
 pub(crate) const RESULT_REGISTER: u8 = 0;
 
 const WORD_BYTES: usize = 4;

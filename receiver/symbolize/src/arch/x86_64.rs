@@ -15,7 +15,7 @@ use super::Stub;
 
 /// The registers of the first arguments of a C function, by DWARF number: rdi, rsi, rdx, rcx, r8, r9 (section 3.2.3).
 pub(crate) const ARGUMENT_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
-/// rax: that of what a C function returns.
+/// rax, which holds a C function's result.
 pub(crate) const RESULT_REGISTER: u8 = 0;
 
 /// Bytes of a stub, if the section doesn't state it.

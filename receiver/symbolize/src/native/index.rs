@@ -37,7 +37,7 @@ impl SymbolIndex {
         self.block_ends.clear();
     }
 
-    /// Adds entries, of which some may be present.
+    /// Adds entries, some of which may be present.
     pub(super) fn extend(&mut self, more: Vec<SymbolEntry>) {
         self.entries.extend(more);
         self.restore_order();

@@ -1,4 +1,4 @@
-//! Functions by name: that of their symbol, or the one that their source has for them.
+//! Functions by name: their symbol's, or the one in their source.
 
 use std::collections::BTreeMap;
 

@@ -74,15 +74,17 @@ pub enum SiteError {
         functions: Vec<String>,
     },
     /// The function only chooses the real one.
-    #[error("its function {0} only chooses the one for this CPU, when the program is loaded: probe that one")]
+    #[error(
+        "its function {0} only selects an implementation for this CPU at load time: probe that implementation"
+    )]
     Resolver(String),
     /// The returns of Go's functions can't be probed.
     #[error(
-        "it is a Go program, which moves its stacks and ends when it finds the return address that such a probe puts there"
+        "it is a Go program, which moves its stacks and crashes when it finds the return address that such a probe puts there"
     )]
     GoReturn,
     /// The offset is not in the function.
-    #[error("its function {name} has {size} bytes, so nothing of it is at offset {offset}")]
+    #[error("its function {name} has only {size} bytes, so offset {offset} is outside it")]
     BeyondFunction {
         /// The function.
         name: String,

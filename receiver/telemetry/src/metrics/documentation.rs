@@ -51,7 +51,7 @@ pub(super) fn documentation() -> String {
         writeln!(out, "| `{name}` | {kind} | `{unit}` | {level} | {description} |").unwrap();
     }
     out.push_str(
-        "\n## Counters without a metric of their own\n\n\
+        "\n## Counters without their own metric\n\n\
          In the log at the end, and in `sidewinder status --json` under `counters`.\n\n\
          | Counter | Description | Where it is shown |\n|---|---|---|\n",
     );

@@ -116,10 +116,10 @@ impl Counter {
     }
 }
 
-const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end). For `lock_wakers`: waits without the sample of their waker, and such samples without their wait (waker_unmatched).";
-const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that sampling skipped. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
-const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
-const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
+const WAITS_DESCRIPTION: &str = "Waits missing from off-CPU time: unseen, which may have begun before the start and ended before they were listed (an upper bound that includes threads that ran then); end_lost, for whose end there was no room; without_end, whose end never arrived, for that or another reason. For `lock_wakers`: waker_unmatched, waits without a sample of their waker, and such samples without their wait.";
+const FOUND_WAITS_DESCRIPTION: &str = "Waits found in progress: begun before the start, or at a context switch that was not sampled. Their stacks are read from their process's memory; an unread one lacks its user frames.";
+const MORE_MEMORY_HINT: &str = "raise the receiver's memory_limit_mib";
+const FEWER_SAMPLES_HINT: &str = "lower the receiver's samples_per_second, or give the profiler more CPU";
 
 impl ReceiverStats {
     /// A field of the log, as `outcome=count` words: the outcomes that interrupts had; those of other kinds than CPU time behind
@@ -184,7 +184,7 @@ pub static COUNTERS: &[Counter] = &[
     .alarm_above(
         0.05,
         "interrupts were missed: they never ran, usually because the virtual machine was descheduled",
-        "compare the steal time: the host is overcommitted if it is as much; otherwise lower samples_per_second of the receiver",
+        "compare with the steal time: if it is as high, the host is overcommitted; otherwise lower the receiver's samples_per_second",
     ),
     counter!(interrupts_by_witness in counters, "interrupts", "Interrupts that were due by the clocks of the CPUs.")
     .without_metric("it is the sum of sidewinder_interrupts"),
@@ -203,7 +203,7 @@ pub static COUNTERS: &[Counter] = &[
     counter!(unknown_records in counters, "records", "Records of the eBPF programs that the receiver can't read.")
     .permanent_alarm(
         "records of the eBPF programs could not be read",
-        "report this: it is a bug of Sidewinder",
+        "report this: it is a bug in Sidewinder",
     ),
     // Walks.
     counter!(
@@ -212,10 +212,10 @@ pub static COUNTERS: &[Counter] = &[
     ),
     counter!(
         snapshots_refused in counters, "walks",
-        "Walks without an unwind table whose snapshot had no room, so that they could not be completed later."
+        "Walks that lacked an unwind table and could not be completed later, because there was no room for a snapshot."
     ),
     counter!(nested_walks in counters, "walks", "Walks that started during another walk on the same CPU."),
-    counter!(stacks_known in counters, "stacks", "Stacks that the receiver already had, of which only the ID was sent."),
+    counter!(stacks_known in counters, "stacks", "Stacks that the receiver already had, so that only their ID was sent."),
     counter!(stacks_sent in counters, "stacks", "Stacks that were sent to the receiver with all frames."),
     counter!(frames.table by "by" in counters, "frames", FRAMES_DESCRIPTION),
     counter!(frames.frame_pointer by "by" in counters, "frames", FRAMES_DESCRIPTION),
@@ -231,14 +231,14 @@ pub static COUNTERS: &[Counter] = &[
     counter!(off_cpu_waits_found.unread by "stack" in counters.long_waits, "waits", FOUND_WAITS_DESCRIPTION),
     counter!(
         off_cpu_events_so_far in counters.long_waits, "events",
-        "Events of waits that went on: a wait has one for each report in which it is charged."
+        "Events of waits still in progress: a wait has one for each report in which it is charged."
     ),
     counter!(
         off_cpu_lists_failed in counters.long_waits, "attempts",
-        "How often the waits in progress could not be listed: threads are then charged when they wake up."
+        "Times that the waits in progress could not be listed; threads are then charged when they wake up."
     )
     .alarm(
-        "waits in progress could not be listed: off-CPU time is missing the threads that have not woken up",
+        "waits in progress could not be listed: off-CPU time lacks the threads that have not woken up",
         "`sidewinder check` says what this kernel lacks",
     ),
     // Tables.
@@ -272,7 +272,7 @@ pub static COUNTERS: &[Counter] = &[
     // A count above 0 is shown as a degraded feature.
     counter!(
         contexts_refused in counters, "processes",
-        "Processes that publish a context which can't be read: before Linux 6.1, and without CAP_SYS_PTRACE."
+        "Processes whose published context can't be read, which needs Linux 6.1 or CAP_SYS_PTRACE."
     ),
     counter!(foreign_reads.answered by "result" in counters, "reads", READS_DESCRIPTION),
     counter!(foreign_reads.timed_out by "result" in counters, "reads", READS_DESCRIPTION),
@@ -293,7 +293,7 @@ pub static COUNTERS: &[Counter] = &[
     // A count above 0 is shown as a degraded feature.
     counter!(
         interpreters_refused in counters, "files",
-        "Files with an interpreter whose evaluation loop is in more parts than walks look up: its frames aren't shown."
+        "Files with an interpreter whose evaluation loop has more parts than a walk can look up; its frames aren't shown."
     ),
     counter!(vm_function_copies.sent by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
     counter!(vm_function_copies.dropped by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
@@ -305,7 +305,7 @@ pub static COUNTERS: &[Counter] = &[
     counter!(vm_functions.unreadable by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
     counter!(vm_functions.forgotten by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
     // Processes.
-    counter!(process_events in counters.processes, "events", "Process events that were applied: forks, execs, mappings, exits."),
+    counter!(process_events in counters.processes, "events", "Process events applied: forks, execs, mappings, exits."),
     // No alarm: what was lost is read from /proc.
     counter!(
         process_events_lost in counters.processes, "events",
@@ -321,8 +321,8 @@ pub static COUNTERS: &[Counter] = &[
         "Process events that were applied before all earlier ones had arrived, because too many were pending."
     ),
     counter!(process_reads in counters.processes, "processes", "Processes that were read from /proc."),
-    counter!(processes_left_out in counters.processes, "processes", "Processes that are not tracked, because too many are running.")
-    .alarm("processes are not tracked: too many are running", "select fewer in scope of the receiver"),
+    counter!(processes_left_out in counters.processes, "processes", "Processes that are not tracked because too many are running.")
+    .alarm("processes are not tracked: too many are running", "select fewer in the receiver's scope"),
     counter!(
         processes_unreadable in counters.processes, "processes",
         "Processes whose mappings could not be read from /proc, for example because they have just ended."
@@ -330,10 +330,10 @@ pub static COUNTERS: &[Counter] = &[
     counter!(mappings_left_out in counters.processes, "mappings", "Mappings that are not tracked, for lack of memory.")
     .alarm(
         "mappings are not tracked, because their process has too many: code in them has no names",
-        "exclude that process in scope of the receiver",
+        "exclude that process in the receiver's scope",
     ),
     counter!(maps_lines_malformed in counters.processes, "lines", "Lines of /proc/PID/maps that could not be read.")
-    .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a bug of Sidewinder"),
+    .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a bug in Sidewinder"),
     // Names.
     counter!(name_lookups.named by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
     counter!(name_lookups.file_not_opened by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
@@ -352,7 +352,7 @@ pub static COUNTERS: &[Counter] = &[
         names_left_out() in names, "names",
         "Lookups without a name, and functions without one, because of the memory limit for symbols."
     )
-    .alarm("names of functions are missing, because of the memory limit for symbols", MORE_MEMORY_HINT),
+    .alarm("function names are missing because of the memory limit for symbols", MORE_MEMORY_HINT),
     counter!(
         lines_left_out() in names, "lines",
         "Files without all lines and inlined calls because of the memory limit, and lookups without them because of the time limit."
@@ -369,14 +369,10 @@ pub static COUNTERS: &[Counter] = &[
     counter!(symbol_tables_evictions in names.symbols, "tables", "Symbol tables that were evicted to make room for others."),
 ];
 
-const FRAMES_DESCRIPTION: &str = "Callers that walks found, by method: by a table, by a frame pointer that a table proves, or by an unproven frame pointer, which is a guess and marked as such.";
-const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
-const VM_FRAMES_DESCRIPTION: &str = "Frames of virtual machines (CPython, HotSpot, V8) in sampled stacks; activations of an interpreter's loop whose frames were found \
-     (groups); and frames that could not be found, by reason.";
-const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may end, or the \
-     function be freed, before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
-     them were waiting for their samples, and expired, because no sample of their process came within 10 s.";
-const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; of those named, the ones whose compiled code was gone, so that \
-     they have no inlined functions (without_code); and those that were forgotten because the memory for names was used up.";
-const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
+const FRAMES_DESCRIPTION: &str = "Callers found by walks, by method: a table, a frame pointer that a table proves, or an unproven frame pointer, which is a guess and marked as such.";
+const CONTEXTS_DESCRIPTION: &str = "Reads of a sampled thread's current span, by result: read; changing, the thread was writing it; unreadable.";
+const VM_FRAMES_DESCRIPTION: &str = "Frames of language runtimes (CPython, HotSpot, V8) in sampled stacks; activations of an interpreter loop whose frames were found (groups); and frames that could not be found, by reason.";
+const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may exit or free the function before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of them were already waiting for their samples, and expired, because no sample of their process arrived within 10 s.";
+const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of language runtimes whose names were read, by result; of those named, without_code are those whose compiled code was gone, so that they have no inlined functions; forgotten are names dropped because the memory for names was used up.";
+const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, answered after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
 const LOOKUPS_DESCRIPTION: &str = "Lookups of a function's name, by result.";

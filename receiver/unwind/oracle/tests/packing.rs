@@ -35,7 +35,7 @@ fn look_up(segments: &[PackedSegment], at: FileOffset) -> Result<Rule, Outcome> 
     segments.iter().find_map(|segment| segment.look_up(at)).unwrap()
 }
 
-/// Whether a row is the end of a function followed only by padding: packed tables leave it out.
+/// Whether a row is the end of a function followed only by padding: packed tables omit it.
 fn is_padding(row: &UnwindRow, starts: &HashSet<u64>) -> bool {
     let start = row.start.0;
     let aligned = (start + 1).next_multiple_of(FUNCTION_ALIGNMENT_BYTES);

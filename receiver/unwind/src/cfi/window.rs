@@ -51,7 +51,7 @@ pub(crate) struct EhFrameHdrIndex {
     bytes: u64,
 }
 
-/// Some FDEs and their CIEs, as a section of their own.
+/// Some FDEs and their CIEs, as a separate section.
 pub(crate) struct FdeWindow<'memory> {
     pub(crate) data: Vec<u8>,
     /// For what is made of it.

@@ -144,7 +144,7 @@ impl<'data> CodeAnalysis<'data> {
     }
 }
 
-/// Undescribed code that is analyzed by itself.
+/// Undescribed code that is analyzed separately.
 pub(super) struct CodeUnit<'data> {
     /// At least one, in order.
     pieces: Vec<CodeSlice<'data>>,

@@ -95,7 +95,7 @@ impl LanguageRuntime for Interpreter {
         // `None`: that was not compared.
         let (frames, next) = match is_found {
             Some(false) => (
-                Finding::limited("no thread has its state where it is expected"),
+                Finding::limited("no thread's state is where it is expected"),
                 Some("report this build of CPython as a bug"),
             ),
             _ => (Finding::ok(format!("found the state of {} threads", states.len())), None),

@@ -32,7 +32,7 @@ pub const WALKED: WalkedDescription = WalkedDescription {
     is_walked_here: true,
     needs_pthread: false,
     unsupported: Some(Unsupported {
-        why: "this virtual machine does not describe itself",
+        why: "this JVM does not export its layout",
         next: || "use HotSpot of OpenJDK".to_owned(),
     }),
 };

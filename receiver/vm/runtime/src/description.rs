@@ -85,7 +85,7 @@ pub struct WalkedDescription {
 /// How names are found of code that a runtime generates.
 pub const PUBLISHED: &str = "from a perf map or jitdump, if the runtime writes one";
 /// The frames or names of a runtime whose own functions are not visible.
-pub const INTERPRETER_ONLY: &str = "those of the interpreter";
+pub const INTERPRETER_ONLY: &str = "only the interpreter's";
 /// The frames of a runtime whose generated code keeps frame pointers.
 pub const BY_FRAME_POINTER: &str = "generated code, by its frame pointers";
 

@@ -65,7 +65,7 @@ impl LanguageRuntime for Library {
     fn inspect(&self, process: &TargetProcess<'_>) -> io::Result<Inspection> {
         let (names, names_next) = match self.is_in(process.bias, &process.memory)? {
             true => (Finding::ok("its memory can be read"), None),
-            false => (Finding::limited("its memory is not that of its file"), Some("report this as a bug")),
+            false => (Finding::limited("its memory differs from its file"), Some("report this as a bug")),
         };
         let (frames, frames_next) = self.frames();
         Ok(Inspection { version: None, frames, names, next: names_next.or(frames_next) })
@@ -78,7 +78,7 @@ impl Library {
         if self.loops.is_empty() {
             let text =
                 "only compiled functions: the file has no symbol table, which says where the interpreter is";
-            let next = "use a build that is not stripped, as those of nodejs.org";
+            let next = "use an unstripped build, such as nodejs.org's";
             (Finding::limited(text), Some(next))
         } else {
             (Finding::ok("each function has its frame on the native stack"), None)

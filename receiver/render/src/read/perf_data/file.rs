@@ -115,7 +115,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], decompressed: &'a mut Vec<u8>) -> Resul
 }
 
 impl<'a> PerfFile<'a> {
-    /// Reads the sections of a file, and returns that of the records.
+    /// Reads the sections of a file, and returns the one with the records.
     fn sections(
         &mut self,
         bytes: &'a [u8],

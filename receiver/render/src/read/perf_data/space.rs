@@ -7,7 +7,7 @@ use super::BinaryIndex;
 use super::record::KERNEL_PID;
 use crate::read::error::ReadError;
 
-/// The most mappings that are copied for processes that go on with those of their parents.
+/// The most mappings that are copied for processes that continue with their parents' mappings.
 const COPIED_MAX: usize = 1 << 20;
 
 /// A range of memory that a file is mapped to.
@@ -26,7 +26,7 @@ type MappingsByStart = BTreeMap<u64, PerfMapping>;
 /// The processes and threads of a recording.
 #[derive(Default, Debug)]
 pub(super) struct Space {
-    /// By PID. A process shares those of its parent until one of them changes its own.
+    /// By PID. A process shares its parent's until one of them changes.
     mappings: HashMap<u32, Arc<MappingsByStart>>,
     /// By TID.
     names: HashMap<u32, Arc<str>>,
@@ -114,7 +114,7 @@ impl Space {
         Some(*mapping).filter(|mapping| address < mapping.end)
     }
 
-    /// The same among those of the kernel: its own, and those of its modules.
+    /// The same among the kernel's: its own, and its modules'.
     pub(super) fn find_kernel(&self, address: u64) -> Option<PerfMapping> {
         self.find(KERNEL_PID, address)
     }

@@ -196,7 +196,7 @@ fn signs_or_authenticates(word: u32) -> bool {
     word & 0xffff_0000 == 0xdac1_0000
 }
 
-/// Handles an instruction of which only the registers it may write are known.
+/// Handles an instruction of which only the registers that it may write are known.
 fn step_any(word: u32, state: &mut AbstractState) {
     // op0, which tells the groups apart.
     let group = word >> 25 & 0b1111;
