@@ -109,7 +109,7 @@ service:
         {{- fail (printf "\n\nconfig.exporters.%s.endpoint is empty: where is the Collector?\n  a gateway:         --set config.exporters.%s.endpoint=collector.observability:4317\n  one on each node:  --set 'config.exporters.%s.endpoint=${env:MY_NODE_IP}:4317'\nWithout TLS, say so: --set config.exporters.%s.tls.insecure=true\nThe Collector wants --feature-gates=+service.profilesSupport.\n" . . . .) -}}
       {{- end -}}
       {{- if and (eq $.kind "node") (not (or $.values.hostNetwork $.values.extraContainers)) (regexMatch "^(https?://)?(localhost|127\\.0\\.0\\.1|\\[::1\\])(:|/|$)" $endpoint) -}}
-        {{- fail (printf "\n\nconfig.exporters.%s.endpoint is %s, where nobody listens: a pod of the DaemonSet has Sidewinder alone. Name a Service, or a Collector of the node:\n  --set 'config.exporters.%s.endpoint=${env:MY_NODE_IP}:4317'\nA Collector in the same pod is one of extraContainers.\n" . $endpoint .) -}}
+        {{- fail (printf "\n\nconfig.exporters.%s.endpoint is %s, where nobody listens: a pod of the DaemonSet contains only Sidewinder. Name a Service, or a Collector on the node:\n  --set 'config.exporters.%s.endpoint=${env:MY_NODE_IP}:4317'\nA Collector in the same pod is one of extraContainers.\n" . $endpoint .) -}}
       {{- end -}}
       {{- include "sidewinder.checkAuthorities" (dict "id" . "endpoint" $endpoint "tls" ($exporter.tls | default dict) "values" $.values) -}}
     {{- end -}}

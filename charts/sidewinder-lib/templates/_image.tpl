@@ -15,7 +15,7 @@ What runs. Every template of this library takes
 {{- define "sidewinder.image" -}}
 {{- $image := .values.image -}}
 {{- if not $image.repository -}}
-  {{- fail "\n\nimage.repository is empty. No registry has Sidewinder's image yet: `make image` builds it; push it where your nodes pull from, and\n  --set image.repository=REGISTRY/sidewinder\n" -}}
+  {{- fail "\n\nimage.repository is empty. No registry has Sidewinder's image yet: build it with `make image`, push it where your nodes pull from, and\n  --set image.repository=REGISTRY/sidewinder\n" -}}
 {{- end -}}
 {{- with (.root.Values.global | default dict).imageRegistry }}{{ . }}/{{ end -}}
 {{- $image.repository -}}

@@ -24,13 +24,13 @@ and gives it back as YAML; unchanged where `enabled` is false.
 {{- define "sidewinder.checkPod" -}}
 {{- $spec := .spec -}}
 {{- if and (hasKey $spec "shareProcessNamespace") (not $spec.shareProcessNamespace) -}}
-  {{- fail "\n\nshareProcessNamespace is false: Sidewinder would see its own container alone, and idle. Remove it, or profile this pod by the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
+  {{- fail "\n\nshareProcessNamespace is false: Sidewinder would see only its own container. Remove it, or profile this pod with the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
 {{- end -}}
 {{- if $spec.hostPID -}}
-  {{- fail "\n\nhostPID is true: the pod has the node's processes and no namespace of its own to share. Profile this pod by the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
+  {{- fail "\n\nhostPID is true: the pod uses the node's PID namespace and has none to share. Profile this pod with the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
 {{- end -}}
 {{- if and (hasKey $spec "hostUsers") (not $spec.hostUsers) -}}
-  {{- fail "\n\nhostUsers is false: in a user namespace the kernel refuses eBPF, whatever the capabilities. Remove it, or profile this pod by the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
+  {{- fail "\n\nhostUsers is false: in a user namespace the kernel refuses eBPF, whatever the capabilities. Remove it, or profile this pod with the DaemonSet of charts/sidewinder (mode: daemonset).\n" -}}
 {{- end -}}
 {{- if eq .values.runAs "app" -}}
   {{- $named := merge (dict) .values.securityContext ($spec.securityContext | default dict) -}}

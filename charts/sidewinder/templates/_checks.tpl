@@ -1,7 +1,7 @@
 {{/* Refuses what can't work, and names what can. Rendered by NOTES.txt and by each mode's own template. */}}
 {{- define "sidewinder.check" -}}
 {{- if not .Values.mode -}}
-  {{- fail "\n\nmode is empty:\n  --set mode=daemonset  profiles all of each node\n  --set mode=injector   profiles pods with the label sidewinder/inject=true, by a sidecar in each\nThe library chart sidewinder-lib adds the sidecar to charts of your own.\n" -}}
+  {{- fail "\n\nmode is empty:\n  --set mode=daemonset  profiles whole nodes\n  --set mode=injector   profiles pods with the label sidewinder/inject=true, with a sidecar in each\nThe library chart sidewinder-lib adds the sidecar to your own charts.\n" -}}
 {{- end -}}
 {{- if eq .Values.mode "daemonset" -}}
   {{- include "sidewinder.checkDaemonset" . -}}
@@ -13,11 +13,11 @@
 {{- define "sidewinder.checkDaemonset" -}}
 {{- $scope := ((.Values.config.receivers).profiling | default dict).scope | default dict -}}
 {{- if eq "pod" ($scope.mode | default "") -}}
-  {{- fail "\n\nconfig.receivers.profiling.scope.mode is pod: a pod of the DaemonSet has Sidewinder alone. Leave it out (node), name processes by scope.include, or use mode=injector.\n" -}}
+  {{- fail "\n\nconfig.receivers.profiling.scope.mode is pod: a pod of the DaemonSet contains only Sidewinder. Omit it (node), name processes in scope.include, or use mode=injector.\n" -}}
 {{- end -}}
 {{- if .Values.configMap.existingPath -}}
   {{- if not .Values.configMap.existingName -}}
-    {{- fail "\n\nconfigMap.existingPath names a template, and configMap.existingName no ConfigMap that it makes: name both.\n" -}}
+    {{- fail "\n\nconfigMap.existingPath names a template, but configMap.existingName does not name the ConfigMap that it creates: set both.\n" -}}
   {{- end -}}
 {{- end -}}
 {{- if and (eq "None" .Values.dnsPolicy) (not .Values.dnsConfig.nameservers) -}}
@@ -34,10 +34,10 @@
 {{- define "sidewinder.checkDisruptionBudget" -}}
 {{- if .enabled -}}
   {{- if ne "" (toString .maxUnavailable) -}}
-    {{- fail "\n\npodDisruptionBudget.maxUnavailable is set: Kubernetes does not support it for a DaemonSet, and would refuse every eviction. Say how many must stay up:\n  --set podDisruptionBudget.minAvailable=1\n(How many are replaced at a time by an upgrade: rollout.rollingUpdate.maxUnavailable.)\n" -}}
+    {{- fail "\n\npodDisruptionBudget.maxUnavailable is set: Kubernetes does not support it for a DaemonSet, and would refuse every eviction. Set how many must stay up:\n  --set podDisruptionBudget.minAvailable=1\n(How many are replaced at a time by an upgrade: rollout.rollingUpdate.maxUnavailable.)\n" -}}
   {{- end -}}
   {{- if not (regexMatch "^[0-9]+$" (toString .minAvailable)) -}}
-    {{- fail (printf "\n\npodDisruptionBudget.minAvailable is %q: of a DaemonSet, Kubernetes takes only a number:\n  --set podDisruptionBudget.minAvailable=1\n" (toString .minAvailable)) -}}
+    {{- fail (printf "\n\npodDisruptionBudget.minAvailable is %q: for a DaemonSet, Kubernetes accepts only a number:\n  --set podDisruptionBudget.minAvailable=1\n" (toString .minAvailable)) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -47,7 +47,7 @@
 {{- $labels := ((lookup "v1" "Namespace" "" $namespace).metadata | default dict).labels | default dict -}}
 {{- $enforced := get $labels "pod-security.kubernetes.io/enforce" -}}
 {{- if has $enforced (list "baseline" "restricted") -}}
-  {{- fail (printf "\n\nPod Security: the namespace %s enforces %s, which refuses hostPID and the capabilities BPF and PERFMON, so that no pod of the DaemonSet would ever start. Give Sidewinder a namespace of its own:\n  kubectl create namespace sidewinder\n  kubectl label namespace sidewinder pod-security.kubernetes.io/enforce=privileged\n  helm install --namespace sidewinder ...\n" $namespace $enforced) -}}
+  {{- fail (printf "\n\nPod Security: the namespace %s enforces %s, which refuses hostPID and the capabilities BPF and PERFMON, so that no pod of the DaemonSet would ever start. Give Sidewinder its own namespace:\n  kubectl create namespace sidewinder\n  kubectl label namespace sidewinder pod-security.kubernetes.io/enforce=privileged\n  helm install --namespace sidewinder ...\n" $namespace $enforced) -}}
 {{- end -}}
 {{- end }}
 
@@ -61,7 +61,7 @@
   {{- if hasPrefix "gk3-" .metadata.name }}{{ $autopilot = add1 $autopilot }}{{ end -}}
 {{- end -}}
 {{- if and (gt $total 0) (eq $total $fargate) -}}
-  {{- fail "\n\nEvery node is AWS Fargate's, which runs no DaemonSet and refuses the capabilities BPF and PERFMON: there is no way to profile there by eBPF. Use managed or self-managed nodes. (preflight.enabled=false skips this check.)\n" -}}
+  {{- fail "\n\nEvery node is an AWS Fargate node, where DaemonSets don't run and the capabilities BPF and PERFMON are refused: eBPF profiling is impossible there. Use managed or self-managed nodes. (preflight.enabled=false skips this check.)\n" -}}
 {{- end -}}
 {{- if gt $autopilot 0 -}}
   {{- fail "\n\nThis is a GKE Autopilot cluster, which refuses hostPID and the capabilities BPF and PERFMON to workloads that Google has not allowed. Use a GKE Standard cluster or node pool. (preflight.enabled=false skips this check.)\n" -}}
@@ -96,20 +96,20 @@
   {{- end -}}
 {{- end -}}
 {{- if .Values.networkPolicy.enabled -}}
-  {{- fail "\n\nnetworkPolicy.enabled is true, and mode is injector: it would isolate the apps. Let the policies of the apps allow the way to the Collector.\n" -}}
+  {{- fail "\n\nnetworkPolicy.enabled is true, and mode is injector: it would isolate the apps. Allow access to the Collector in the apps' policies.\n" -}}
 {{- end -}}
 {{- if .Values.podDisruptionBudget.enabled -}}
   {{- fail "\n\npodDisruptionBudget.enabled is true, and mode is injector: a sidecar is evicted with its app. Give the app a budget.\n" -}}
 {{- end -}}
 {{- if or .Values.service.enabled .Values.serviceMonitor.enabled -}}
-  {{- fail "\n\nservice.enabled or serviceMonitor.enabled is true, and mode is injector: a Service reaches pods of its own namespace alone. A PodMonitor reaches injected pods anywhere:\n  --set podMonitor.enabled=true\n" -}}
+  {{- fail "\n\nservice.enabled or serviceMonitor.enabled is true, and mode is injector: a Service only reaches pods in its own namespace. A PodMonitor reaches injected pods anywhere:\n  --set podMonitor.enabled=true\n" -}}
 {{- end -}}
 {{- range $value := list "dnsConfig" "dnsPolicy" "extraContainers" "hostAliases" "hostNetwork" "initContainers" "runtimeClassName" "topologySpreadConstraints" -}}
   {{- if get $.Values $value -}}
-    {{- fail (printf "\n\n%s is set, and mode is injector: it is for the DaemonSet's pods. An injected sidecar lives in the pod of its app: set it there.\n" $value) -}}
+    {{- fail (printf "\n\n%s is set, and mode is injector: it is for the DaemonSet's pods. An injected sidecar runs in its app's pod: set it there.\n" $value) -}}
   {{- end -}}
 {{- end -}}
 {{- if .Values.clusterRole.create -}}
-  {{- fail "\n\nclusterRole.create is true, and mode is injector: a sidecar has the service account of its app, and asks the API server nothing.\n" -}}
+  {{- fail "\n\nclusterRole.create is true, and mode is injector: a sidecar uses its app's service account, and does not access the API server.\n" -}}
 {{- end -}}
 {{- end }}

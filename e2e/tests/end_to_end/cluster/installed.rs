@@ -167,7 +167,7 @@ fn a_daemonset_that_could_not_start_is_not_installed() -> Result<()> {
     }
     node("fargate", &json!({ "eks.amazonaws.com/compute-type": "fargate" }))?;
     for helm in &helms {
-        refused(helm, "profiling", "Every node is AWS Fargate's")?;
+        refused(helm, "profiling", "Every node is an AWS Fargate node")?;
     }
     node("gk3-pool-1", &json!({}))?;
     for helm in &helms {
