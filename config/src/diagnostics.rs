@@ -136,7 +136,7 @@ pub enum ConfigProblem {
         allowed: String,
     },
     /// A key or component of the Collector that this version of Sidewinder does not support.
-    #[error("is not in this version: {instead}")]
+    #[error("is not supported in this version: {instead}")]
     NotInThisVersion {
         /// What to do instead.
         instead: String,

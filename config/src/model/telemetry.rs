@@ -164,7 +164,7 @@ pub struct OtlpTelemetry {
 pub enum OtlpProtocol {
     /// gRPC.
     Grpc,
-    /// Protobuf over HTTP: not in this version.
+    /// Protobuf over HTTP: not supported in this version.
     HttpProtobuf,
 }
 

@@ -18,7 +18,7 @@ pub struct TlsClient {
     pub identity: Option<ClientIdentity>,
     /// The name expected in the server's certificate instead of the endpoint's host.
     pub server_name_override: Option<String>,
-    /// Whether any certificate is accepted.
+    /// Whether to accept any certificate.
     pub insecure_skip_verify: bool,
     /// The oldest accepted version.
     pub min_version: TlsVersion,

@@ -134,8 +134,10 @@ fn description(row: &Key) -> String {
     }
     match row.support {
         KeySupport::Supported => {}
-        KeySupport::NotYet { .. } => text += " Accepted, not acted on in this version.",
-        KeySupport::Refused { instead, .. } => text += &format!(" Not in this version: {instead}."),
+        KeySupport::NotYet { .. } => text += " Accepted, but has no effect in this version.",
+        KeySupport::Refused { instead, .. } => {
+            text += &format!(" Not supported in this version:  {instead}.")
+        }
         KeySupport::Ignored { why } => text += &format!(" No effect: {why}."),
     }
     text

@@ -58,7 +58,7 @@ pub fn reference() -> Vec<KeyReference> {
                     (Some(default.to_owned()), Some("accepted, not acted on in this version".to_owned()))
                 }
                 KeySupport::Refused { default, instead } => {
-                    (Some(default.to_owned()), Some(format!("not in this version: {instead}")))
+                    (Some(default.to_owned()), Some(format!("not supported in this version: {instead}")))
                 }
                 KeySupport::Ignored { why } => (None, Some(format!("no effect: {why}"))),
             };
@@ -212,6 +212,11 @@ mod tests {
         assert_eq!(rate.allowed.as_deref(), Some("a whole number from 1 to 10000"));
         assert_eq!((rate.default.as_deref(), rate.unit), (Some("20"), "Hz"));
         assert_eq!(key("exporters::otlp_grpc::timeout").default.as_deref(), Some("5s"));
-        assert!(key("exporters::otlp_http::encoding").limitation.unwrap().contains("not in this version"));
+        assert!(
+            key("exporters::otlp_http::encoding")
+                .limitation
+                .unwrap()
+                .contains("not supported in this version")
+        );
     }
 }

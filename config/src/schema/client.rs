@@ -26,7 +26,7 @@ pub(super) fn check_header(name: &str, value: &str) -> Result<String, String> {
         return Err(format!("the header {name:?} is the protocol's own"));
     }
     if name.ends_with("-bin") {
-        return Err(format!("the header {name:?} would be binary, which is not in this version"));
+        return Err(format!("the header {name:?} would be binary, which is not supported in this version"));
     }
     if !value.chars().all(|c| c == ' ' || c.is_ascii_graphic()) {
         return Err(format!("the value of the header {name:?} has a character that is not printable ASCII"));
@@ -174,8 +174,9 @@ impl KeyGroup for SendingQueue {
         if self.sizer != Sizer::Bytes {
             fields.error("sizer", ConfigProblem::NotInThisVersion { instead });
         } else if fields.is_given("queue_size") && !fields.is_given("sizer") {
-            let reason =
-                format!("counts requests where sizer is absent, which is not in this version: {instead}");
+            let reason = format!(
+                "counts requests where sizer is absent, which is not supported in this version: {instead}"
+            );
             fields.error("queue_size", ConfigProblem::Contradiction(reason));
         }
         fields.value("queue_size", &mut self.queue_size);

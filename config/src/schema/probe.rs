@@ -33,7 +33,7 @@ impl Scalar for ProbeSpec {
 
 impl Scalar for ProbeValue {
     fn allowed() -> String {
-        "argN, retval or %REGISTER, with a type as :u32 or :s64 after it".to_owned()
+        "argN, retval or %REGISTER, optionally with a type such as :u32 or :s64".to_owned()
     }
 
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {

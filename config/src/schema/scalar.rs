@@ -276,7 +276,7 @@ impl Scalar for PathBuf {
 
 impl Scalar for FileMode {
     fn allowed() -> String {
-        "permission bits in octal, in quotes, as in '0750'".to_owned()
+        "permission bits in octal, in quotes, for example '0750'".to_owned()
     }
 
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
@@ -333,7 +333,7 @@ macro_rules! parsed {
 parsed! {
     Endpoint, "host:port, https://host:port, dns:///host:port or unix:///path";
     HttpEndpoint, "http://host:port or https://host:port, with or without a path";
-    ListenAddress, "host:port, as in localhost:13133";
+    ListenAddress, "host:port, for example localhost:13133";
     GnuBuildId, "a build ID in hexadecimal";
     ComponentId, "an id, type or type/name";
 }

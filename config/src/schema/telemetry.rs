@@ -24,7 +24,7 @@ impl KeyGroup for LogTelemetry {
         fields.value("level", &mut self.level);
         fields.value("encoding", &mut self.encoding);
         if fields.list("output_paths", &mut self.output_paths) && self.output_paths.is_empty() {
-            let reason = "has no output: leave it out for stderr".to_owned();
+            let reason = "has no output: omit it for stderr".to_owned();
             fields.error("output_paths", ConfigProblem::Contradiction(reason));
         }
         let mut sampling =

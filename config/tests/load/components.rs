@@ -85,22 +85,25 @@ fn what_this_version_does_not_have_is_refused_with_a_way_out() {
     for (text, part) in [
         (
             "exporters: {otlp_http: {endpoint: 'http://x', encoding: json}}",
-            "exporters::otlp_http::encoding: is not in this version",
+            "exporters::otlp_http::encoding: is not supported in this version",
         ),
         (
             "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
-            "exporters::otlphttp/a::proxy_url: is not in this version",
+            "exporters::otlphttp/a::proxy_url: is not supported in this version",
         ),
-        ("processors: {batch: }", "processors::batch: is not in this version"),
+        ("processors: {batch: }", "processors::batch: is not supported in this version"),
         (
             "extensions: {file_storage: {directory: /x, recreate: true}}",
-            "extensions::file_storage::recreate: is not in this version",
+            "extensions::file_storage::recreate: is not supported in this version",
         ),
-        ("service: {pipelines: {traces: }}", "service::pipelines::traces: is not in this version"),
-        ("processors: {filter: }", "processors::filter: is not in this version"),
-        (&grpc("balancer_name: pick_first"), "exporters::otlp_grpc::balancer_name: is not in this version"),
-        (&grpc("sending_queue: {wait_for_result: true}"), "sending_queue::wait_for_result: is not in this"),
-        (&grpc("tls: {cipher_suites: [TLS_X]}"), "tls::cipher_suites: is not in this version"),
+        ("service: {pipelines: {traces: }}", "service::pipelines::traces: is not supported in this version"),
+        ("processors: {filter: }", "processors::filter: is not supported in this version"),
+        (
+            &grpc("balancer_name: pick_first"),
+            "exporters::otlp_grpc::balancer_name: is not supported in this version",
+        ),
+        (&grpc("sending_queue: {wait_for_result: true}"), "sending_queue::wait_for_result: is not supported"),
+        (&grpc("tls: {cipher_suites: [TLS_X]}"), "tls::cipher_suites: is not supported in this version"),
     ] {
         let errors = errors(text).join("\n");
         assert!(errors.contains(part), "{text}: {errors}");
@@ -152,13 +155,13 @@ fn probes_of_each_notation_are_read_and_errors_say_what_is_wrong() {
     );
     for (keys, reason) in [
         ("probes: [{type: uprobe, symbol: f}]", "probes[0]::target: must be given"),
-        ("probes: [{type: kprobe, symbol: f, target: /a}]", "probes of functions of the kernel (kprobe)"),
+        ("probes: [{type: kprobe, symbol: f, target: /a}]", "kernel function probes (kprobe)"),
         ("probes: [{type: uprobe, symbol: f, target: a}]", "is not absolute"),
         ("probes: [{type: usdt, symbol: f, target: /a}]", "usdt:PATH:PROVIDER:NAME"),
         ("probes: [{type: uprobe, symbol: f, target: /a, value: size}]", "expected argN"),
         ("probes: [{type: uprobe, symbol: f, target: /a, unit: bytes}]", "needs a value"),
         ("probes: [{type: uprobe, symbol: f, target: /a, max_overhead: 0}]", "above 0"),
-        ("probe_links: ['kprobe:vfs_open']", "probes of functions of the kernel (kprobe)"),
+        ("probe_links: ['kprobe:vfs_open']", "kernel function probes (kprobe)"),
         ("lock_wakers: true", "without lock_threshold"),
         ("probe_links: ['uprobe:/a']", "uprobe:PATH:FUNCTION"),
         (

@@ -71,8 +71,8 @@ fn a_queue_counts_bytes_and_a_size_that_would_count_requests_is_refused() {
     assert_eq!((queue.sizer, queue.queue_size), (Sizer::Bytes, 65_536));
     let refused = |keys: &str| error(&grpc(&format!("sending_queue: {{{keys}}}")));
     assert!(refused("queue_size: 5000").contains("counts requests where sizer is absent"));
-    assert!(refused("sizer: requests, queue_size: 5000").contains("sizer: is not in this version"));
-    assert!(refused("enabled: false").contains("enabled: is not in this version"));
+    assert!(refused("sizer: requests, queue_size: 5000").contains("sizer: is not supported in this version"));
+    assert!(refused("enabled: false").contains("enabled: is not supported in this version"));
 }
 
 #[test]
