@@ -30,7 +30,9 @@ pub enum InvalidProbe {
     #[error("a uretprobe is hit when the function returns, and takes no offset")]
     OffsetOfReturn,
     /// The value is none.
-    #[error("{0:?} is not a value; use argN, retval or %REGISTER, optionally with a type such as :u32 or :s64")]
+    #[error(
+        "{0:?} is not a value; use argN, retval or %REGISTER, optionally with a type such as :u32 or :s64"
+    )]
     Value(String),
     /// Not at this place.
     #[error("{value} is known {known}")]

@@ -55,9 +55,7 @@ impl From<SamplingError> for Failure {
             SamplingError::NoPod(_) => (ExitCause::Privilege, None),
             SamplingError::NoProcess(_) => (
                 ExitCause::Runtime,
-                Some(
-                    "find it with `pgrep -a NAME`, in sidewinder's PID namespace; or use --comm NAME",
-                ),
+                Some("find it with `pgrep -a NAME`, in sidewinder's PID namespace; or use --comm NAME"),
             ),
             SamplingError::Probe { source, .. } => (ExitCause::Runtime, Some(source.next_step())),
             SamplingError::Rate { .. } => {

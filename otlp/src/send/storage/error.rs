@@ -15,9 +15,7 @@ pub enum StorageError {
         source: io::Error,
     },
     /// Another process or exporter has its queue there.
-    #[error(
-        "{0:?} is another exporter's queue, perhaps another process's: give each its own directory"
-    )]
+    #[error("{0:?} is another exporter's queue, perhaps another process's: give each its own directory")]
     InUse(PathBuf),
 }
 
