@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test release-check workflows generated
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests other-end-to-end-tests other-measured-tests list-commit-tests list-other-tests bombs compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test release-check workflows generated
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -57,15 +57,23 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
 	cargo test $(for_tests) --exclude 'sidewinder-e2e*'
 
-all_tests := release forget workspace-tests end-to-end-tests measured-tests
+# What `make test` makes, and what `make test-all` and `.ci/run` make after it. The attribute of an end-to-end test says to which of
+# them it belongs (e2e/promise).
+commit_tests := forget form release built-tests built-benches workflows workspace-tests end-to-end-tests measured-tests
+other_tests := fuzz other-end-to-end-tests other-measured-tests record-tests
 
-test: ## Run every test; those that need eBPF want root
+test: ## Check form and lints, and run unit and property tests and an end-to-end test for each promise of the README; eBPF wants root
 	@e2e/setup.sh --tests
-	@$(MAKE) --no-print-directory --jobs=1 $(all_tests) summary
+	@$(MAKE) --no-print-directory --jobs=1 $(commit_tests) summary
 
-test-all: ## The same, and then the tests of completeness, names, runtimes and waits again, by `record` instead of the service
+test-all: ## The same, then all other end-to-end tests, those for both forms by `record` too, the fuzz targets, and two compilers for eBPF
 	@e2e/setup.sh --tests
-	@$(MAKE) --no-print-directory --jobs=1 $(all_tests) record-tests summary
+	@e2e/setup.sh --compilers
+	@$(MAKE) --no-print-directory --jobs=1 $(commit_tests) compilers-test $(other_tests) summary
+
+# For `.ci/run`, which names and times each.
+list-commit-tests: ; @echo $(commit_tests)
+list-other-tests: ; @echo $(other_tests) summary
 
 # Tests that could not run here, and those that passed only when nothing ran beside them.
 skipped := $(compiled)/skipped.txt
@@ -81,9 +89,10 @@ summary:
 release:
 	$(build_release)
 
-# What compiles the crates of this workspace for tests: rustc, or what `.ci/run` names.
-TEST_COMPILER ?=
-built-tests built-benches workspace-tests end-to-end-tests measured-tests record-tests compilers-test: export RUSTC_WORKSPACE_WRAPPER := $(TEST_COMPILER)
+# Lints are found where the tests are built, by the compiler that `make lint` runs, too. Those of fuzz targets are found by `fuzz`.
+compiled_with_lints := built-tests built-benches workspace-tests end-to-end-tests measured-tests other-end-to-end-tests \
+	other-measured-tests record-tests compilers-test
+$(compiled_with_lints): export RUSTC_WORKSPACE_WRAPPER := $(abspath .ci/lint-compiler)
 
 # As the tests build them when they are missing.
 built-examples:
@@ -107,14 +116,22 @@ workspace-tests:
 # End-to-end tests that run at a time: as many as keep two CPUs busy.
 END_TO_END_THREADS ?= 4
 
+# $(call end_to_end,PROGRAM,TESTS_AT_A_TIME,ARGUMENTS OF THE HARNESS)
+end_to_end = mkdir -p $(compiled) && \
+	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end $(1) $(2) $(again) $(3)
+
 end-to-end-tests:
-	@mkdir -p $(compiled)
-	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again)
+	$(call end_to_end,end_to_end,$(END_TO_END_THREADS))
 
 # One at a time, with nothing beside them: they measure rates, shares, memory and times.
 measured-tests:
-	@mkdir -p $(compiled)
-	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end measured 1 $(again)
+	$(call end_to_end,measured,1)
+
+other-end-to-end-tests:
+	$(call end_to_end,end_to_end,$(END_TO_END_THREADS),--ignored)
+
+other-measured-tests:
+	$(call end_to_end,measured,1,--ignored)
 
 # Tests that are written for both forms of what ships; and those that are not, of the same files or with such a name.
 both_forms := change:: completeness:: ends:: guesses:: hybrid:: java:: locks:: names:: node:: off_cpu:: python:: stacks::perf_ two_runtimes:: wall::
@@ -124,17 +141,15 @@ both_forms_measured := corpus:: young_processes::
 # The longer runs of some of them take one form after the other.
 in_both_forms = for form in service record; do SIDEWINDER_FORM=$$form $(1) || exit 1; done
 
+record-tests: export SIDEWINDER_FORM := record
 record-tests:
-	@mkdir -p $(compiled)
-	SIDEWINDER_FORM=record SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" \
-		.ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again) $(both_forms) $(one_form:%=--skip=%)
-	SIDEWINDER_FORM=record SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" \
-		.ci/end-to-end measured 1 $(again) $(both_forms_measured)
+	$(call end_to_end,end_to_end,$(END_TO_END_THREADS),--include-ignored $(both_forms) $(one_form:%=--skip=%))
+	$(call end_to_end,measured,1,--include-ignored $(both_forms_measured))
 
 charts: ## Test the Helm charts and the kustomize component
 	@e2e/setup.sh --charts
 	$(build_release)
-	SIDEWINDER=$(sidewinder) cargo test $(for_tests) --test end_to_end charts::
+	SIDEWINDER=$(sidewinder) cargo test $(for_tests) --test end_to_end charts:: -- --include-ignored
 
 # The tests that compare these files write them. What is generated from a generated file comes after it.
 generated: export GENERATED := accept
@@ -142,41 +157,47 @@ generated: ## Regenerate the files that are generated and committed; .gitattribu
 	@e2e/setup.sh --tests
 	cargo test $(for_tests) --test generated
 	cargo test $(for_tests) --exclude sidewinder-e2e metrics_are_documented
-	cargo test $(for_tests) --test end_to_end charts::made::schemas_
-	cargo test $(for_tests) --test end_to_end charts::made::
+	cargo test $(for_tests) --test end_to_end charts::made::schemas_ -- --include-ignored
+	cargo test $(for_tests) --test end_to_end charts::made:: -- --include-ignored
 	npm --prefix receiver/page run build
 
 faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
 	@e2e/setup.sh --tests
 	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test $(for_tests) --test end_to_end delivery:: -- \
-		--test-threads=1 --nocapture
+		--include-ignored --test-threads=1 --nocapture
 
 collectors: ## The delivery and conformance tests with each Collector that they know: 0.159, 0.161 and 0.165
 	@e2e/setup.sh --tests
 	$(build_release)
 	for version in 0.159.0 0.161.0 0.165.0; do \
 		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test $(for_tests) --test end_to_end delivery:: -- \
-			--test-threads=1 && \
+			--include-ignored --test-threads=1 && \
 		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test $(for_tests) --test measured conservation:: -- \
-			--test-threads=1 || exit 1; \
+			--include-ignored --test-threads=1 || exit 1; \
 	done
 
 pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
 	@e2e/setup.sh --tests
 	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test $(for_tests) --test measured neighbours:: -- \
-		--test-threads=1 --nocapture
+		--include-ignored --test-threads=1 --nocapture
+
+bombs: ## All hostile files and mappings at once beside a sidecar, for ten minutes
+	@e2e/setup.sh --tests
+	$(build_release)
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_BOMBS=1 cargo test $(for_tests) --test measured bombs::all_ -- \
+		--include-ignored --test-threads=1 --nocapture
 
 cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes on an API server of Kubernetes
 	@e2e/setup.sh --cluster
 	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CLUSTER=1 CI=true \
-		cargo test $(for_tests) --test end_to_end cluster:: -- --test-threads=1
+		cargo test $(for_tests) --test end_to_end cluster:: -- --include-ignored --test-threads=1
 
 kyverno-test: ## Have Kyverno's engine apply our policy to pods; builds its command line once
 	@e2e/setup.sh --kyverno
-	SIDEWINDER_KYVERNO=1 CI=true cargo test $(for_tests) --test end_to_end charts::kyverno:: -- --test-threads=1
+	SIDEWINDER_KYVERNO=1 CI=true cargo test $(for_tests) --test end_to_end charts::kyverno:: -- --include-ignored --test-threads=1
 
 # Servers of Parca and Pyroscope, which are released as programs: neither is available from a module proxy.
 PARCA ?=
@@ -188,31 +209,31 @@ backends-test: ## Query back from PARCA=program and PYROSCOPE=program what was s
 	$(build_release)
 	SIDEWINDER=$(sidewinder) $(if $(PARCA),SIDEWINDER_PARCA=$(abspath $(PARCA))) \
 		$(if $(PYROSCOPE),SIDEWINDER_PYROSCOPE=$(abspath $(PYROSCOPE))) \
-		cargo test $(for_tests) --test end_to_end backends:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end backends:: -- --include-ignored --test-threads=1 --nocapture
 
 libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian's suites and with musl
 	@e2e/setup.sh --tests
 	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
-		cargo test $(for_tests) --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end trace::libraries:: -- --include-ignored --test-threads=1 --nocapture
 
 python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a million of each, beside those of py-spy and pystack
 	@e2e/setup.sh --tests
 	$(build_release)
 	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
-		cargo test $(for_tests) --test end_to_end python:: -- --test-threads=1 --nocapture)
+		cargo test $(for_tests) --test end_to_end python:: -- --include-ignored --test-threads=1 --nocapture)
 
 node-test: ## Functions of Node.js 18 to 26, which are fetched from npm, beside V8's own map of their names
 	@e2e/setup.sh --tests
 	$(build_release)
 	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=$(or $(SIDEWINDER_NODE),all) \
-		cargo test $(for_tests) --test end_to_end node:: -- --test-threads=1 --nocapture)
+		cargo test $(for_tests) --test end_to_end node:: -- --include-ignored --test-threads=1 --nocapture)
 
 java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
 	@e2e/setup.sh --tests
 	$(build_release)
 	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_JAVA=1 \
-		cargo test $(for_tests) --test end_to_end java:: -- --test-threads=1 --nocapture)
+		cargo test $(for_tests) --test end_to_end java:: -- --include-ignored --test-threads=1 --nocapture)
 
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
@@ -272,7 +293,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for six seconds
 	$(build_release)
 	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 \
-		cargo test $(for_tests) --test end_to_end wall:: -- --test-threads=1 --nocapture)
+		cargo test $(for_tests) --test end_to_end wall:: -- --include-ignored --test-threads=1 --nocapture)
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
@@ -306,7 +327,7 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 	SIDEWINDER_WHOLE_ORACLE=1 CI=true cargo test $(for_tests) --test suite lines_and_inlined_calls -- --nocapture
 
 # Seconds for each of the fuzz targets.
-FUZZ_SECONDS ?= 10
+FUZZ_SECONDS ?= 5
 fuzz_features := $(patsubst %,--features sidewinder-%-fuzz/fuzz,config process render symbolize unwind vm)
 
 fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
@@ -349,7 +370,7 @@ image: image-tools ## Build the container image: target/image/sidewinder.oci.tar
 # The half for arm64 is emulated: in qemu-user, and with a kernel in qemu.
 image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
 	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
-		cargo test $(for_tests) --test end_to_end image:: -- --test-threads=1
+		cargo test $(for_tests) --test end_to_end image:: -- --include-ignored --test-threads=1
 	$(if $(filter arm64,$(filter-out $(native),$(ARCHITECTURES))),cargo build $(for_tests) --example vm-test && \
 		CI=true $(examples)/vm-test image $(image))
 
@@ -358,7 +379,7 @@ packages: image ## Package the image's program: target/packages has a Debian pac
 
 packages-test: packages ## Unpack the packages, and profile with what is in them
 	SIDEWINDER_PACKAGES=$(packages) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
-		cargo test $(for_tests) --test end_to_end packages:: -- --test-threads=1
+		cargo test $(for_tests) --test end_to_end packages:: -- --include-ignored --test-threads=1
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
 	.ci/image-twice $(image) $(tools)/bin $(ARCHITECTURES)

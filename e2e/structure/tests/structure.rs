@@ -69,7 +69,8 @@ const FLOORS: &[Floor] = &[
         purpose: "End-to-end tests: what they share, and the tests.",
         crates: &[
             ("e2e-structure", ""),
-            ("e2e-support", "kind otlp profile"),
+            ("e2e-promise", ""),
+            ("e2e-support", "e2e-promise kind otlp profile"),
             ("e2e-charts", "e2e-support"),
             ("e2e-cluster", "e2e-charts e2e-support"),
             ("e2e-debian", "e2e-support"),

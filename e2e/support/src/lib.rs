@@ -38,6 +38,7 @@ pub mod observe;
 pub mod oci;
 pub mod paths;
 pub mod programs;
+pub mod promise;
 pub mod python;
 pub mod rate;
 pub mod received;

@@ -1,7 +1,7 @@
 //! What must not happen on any machine, however busy it is.
 //!
-//! Other failures may be missed deadlines: `.ci/end-to-end` runs their tests again. It names a file, in which a failure of this kind
-//! is recorded, and then runs none of them again.
+//! Other failures may be the machine's: `.ci/end-to-end` runs a few tests again. It names a file, in which a failure of this kind is
+//! recorded, and then runs none of them again.
 
 use std::fmt::Display;
 use std::fs::File;

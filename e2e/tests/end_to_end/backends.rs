@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::service::Service;
 use sidewinder_e2e_support::collector::{Collector, Setup, Version};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::Daemon;
 use sidewinder_e2e_support::workload::{CONVOYS, FAULTS};
@@ -246,12 +247,12 @@ fn judge_routes<B: Backend>(test: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Backends, test_all)]
 fn pyroscope_answers_with_what_was_sent() -> Result<()> {
     judge_routes::<Pyroscope>("profiles queried from Pyroscope")
 }
 
-#[test]
+#[promise(Backends, test_all)]
 fn parca_answers_with_what_was_sent() -> Result<()> {
     judge_routes::<Parca>("profiles queried from Parca")
 }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::{Chain, Judge};
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
@@ -34,7 +35,7 @@ fn assert_ends(arguments: &[&str], code: i32, says: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Questions)]
 fn what_is_not_on_the_command_line_is_a_usage_error() -> Result<()> {
     assert_ends(&["record", "--no-such-flag"], USAGE, "--no-such-flag")?;
     assert_ends(&["no-such-command"], USAGE, "no-such-command")?;
@@ -42,7 +43,7 @@ fn what_is_not_on_the_command_line_is_a_usage_error() -> Result<()> {
 }
 
 /// Each tells what failed, where and why, and what to do now.
-#[test]
+#[promise(Questions)]
 fn a_wrong_call_is_told_the_next_step() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let no_profile = folder.path().join("no.pb.gz");
@@ -99,7 +100,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
 }
 
 /// Nobody writes to the pipe: to open it would take for ever.
-#[test]
+#[promise(Record, test_all)]
 fn a_pipe_in_the_place_of_a_file_is_refused_at_once() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pipe = folder.path().join("pipe");
@@ -115,7 +116,7 @@ fn a_pipe_in_the_place_of_a_file_is_refused_at_once() -> Result<()> {
 }
 
 /// Without a command and a configuration, it says what it can do, and neither profiles nor writes a file.
-#[test]
+#[promise(Questions)]
 fn nothing_at_all_is_answered_by_the_help() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = sidewinder::command()?;
@@ -130,7 +131,7 @@ fn nothing_at_all_is_answered_by_the_help() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Configuration)]
 fn files_that_a_configuration_names_are_opened_unless_they_are_elsewhere() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let key = folder.path().join("key.pem");
@@ -154,14 +155,14 @@ fn files_that_a_configuration_names_are_opened_unless_they_are_elsewhere() -> Re
     assert_ends(&["validate", "--skip-files", &configuration], OK, "the configuration is valid")
 }
 
-#[test]
+#[promise(Formats)]
 fn an_output_whose_form_is_unknown_is_a_usage_error_before_anything_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("profile.jpeg").display().to_string();
     assert_ends(&["record", "-a", "-d", "1s", "-o", &output], USAGE, ".folded")
 }
 
-#[test]
+#[promise(Record)]
 fn a_process_that_is_gone_is_named() -> Result<()> {
     if !requirement::ebpf("a process that is gone")? {
         return Ok(());
@@ -181,7 +182,7 @@ fn a_process_that_is_gone_is_named() -> Result<()> {
     )
 }
 
-#[test]
+#[promise(Check)]
 fn a_kernel_without_type_information_is_named() -> Result<()> {
     if !requirement::ebpf("a kernel without type information")? {
         return Ok(());
@@ -205,7 +206,7 @@ fn a_kernel_without_type_information_is_named() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(RecordCommand)]
 fn the_exit_code_of_a_command_is_passed_on() -> Result<()> {
     if !requirement::ebpf("the exit code of a command")? {
         return Ok(());
@@ -233,7 +234,7 @@ fn without_capabilities(arguments: &[&str]) -> Result<Ended> {
     Running::start(command)?.wait(Duration::from_secs(60))
 }
 
-#[test]
+#[promise(Privileges)]
 fn without_privileges_it_says_what_it_needs() -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return requirement::skip("without privileges", "dropping capabilities needs root");
@@ -255,7 +256,7 @@ fn without_privileges_it_says_what_it_needs() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Configuration)]
 fn wrong_yaml_is_told_by_path_line_and_the_nearest_right_key() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("wrong.yaml");
@@ -279,7 +280,7 @@ fn wrong_yaml_is_told_by_path_line_and_the_nearest_right_key() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn tls_without_any_certificate_authority_is_told_before_anything_is_sent() -> Result<()> {
     if !requirement::ebpf("TLS without any certificate authority")? {
         return Ok(());
@@ -298,7 +299,7 @@ fn tls_without_any_certificate_authority_is_told_before_anything_is_sent() -> Re
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     if !requirement::ebpf("a Collector that comes late")? {
         return Ok(());
@@ -323,7 +324,7 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     if !requirement::ebpf("a Collector that never comes")? {
         return Ok(());
@@ -345,7 +346,7 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CompleteOrTruncated)]
 fn a_library_with_broken_unwind_data_costs_its_own_frames_alone() -> Result<()> {
     if !requirement::ebpf("a library with broken unwind data")? {
         return Ok(());

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::in_user_mode;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Settings, launch};
@@ -100,70 +101,70 @@ fn plugins() -> Result<(std::path::PathBuf, std::path::PathBuf)> {
     Ok((compiled(workload::CHANGE_PLUGIN_A)?, compiled(workload::CHANGE_PLUGIN_B)?))
 }
 
-#[test]
+#[promise(NoRestart)]
 fn libraries_that_come_and_go_at_one_place() -> Result<()> {
     let (a, b) = plugins()?;
     assert_right_and(RELOADED_COMPLETE_SHARE, "reload", &[&a, &b], &[A, B])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_library_without_a_file_name() -> Result<()> {
     assert_right("memfd", &[&plugins()?.0], &[A])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_library_whose_file_is_deleted() -> Result<()> {
     assert_right("deleted", &[&plugins()?.0], &[A])
 }
 
-#[test]
+#[promise(NoRestart)]
 fn a_package_upgrade_under_a_running_process() -> Result<()> {
     let (a, b) = plugins()?;
     assert_right("upgrade", &[&a, &b], &[A, B])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn one_file_at_two_places() -> Result<()> {
     assert_right("twice", &[&plugins()?.0], &[A])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn two_libraries_at_one_place_of_two_processes() -> Result<()> {
     let (a, b) = plugins()?;
     assert_right("beside", &[&a, &b], &[A, B])
 }
 
-#[test]
+#[promise(NoRestart)]
 fn exec_without_fork() -> Result<()> {
     assert_right("exec", &[&workload::CHANGES_OTHER.compiled()?], &[OWN, OTHER])
 }
 
-#[test]
+#[promise(NoRestart)]
 fn fork_without_exec() -> Result<()> {
     assert_right("fork", &[], &[CHILD])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn fork_without_exec_on_a_deep_stack() -> Result<()> {
     assert_right("deep", &[], &[CHILD])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_child_on_the_memory_of_its_parent() -> Result<()> {
     assert_right("vfork", &[], &[CHILD])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_thread_that_outlives_the_first_one() -> Result<()> {
     assert_right("leader", &[], &[OWN])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn another_file_of_the_same_name_in_another_mount_namespace() -> Result<()> {
     assert_right("mounted", &[&workload::CHANGES_OTHER.compiled()?], &[OTHER])
 }
 
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_process_number_that_is_used_again() -> Result<()> {
     assert_right("reuse", &[&workload::CHANGES_OTHER.compiled()?], &[OWN, OTHER])
 }

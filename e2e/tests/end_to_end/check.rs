@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 const ESCAPE: char = '\u{1b}';
@@ -17,7 +18,7 @@ fn on_a_terminal(variables: &[(&str, &str)]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-#[test]
+#[promise(Check)]
 fn colours_are_for_terminals_that_show_them_and_people_who_want_them() -> Result<()> {
     if !requirement::program("colours on a terminal", "script")? {
         return Ok(());
@@ -33,7 +34,7 @@ fn colours_are_for_terminals_that_show_them_and_people_who_want_them() -> Result
     Ok(())
 }
 
-#[test]
+#[promise(Check)]
 fn programs_get_a_document_that_agrees_with_the_exit_code() -> Result<()> {
     let ended = sidewinder::run(&["check", "--json"])?;
     let document: Value = serde_json::from_str(&ended.log)?;

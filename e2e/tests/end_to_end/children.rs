@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 
@@ -112,7 +113,7 @@ fn recorded(script: &str, options: &[&str], until: Option<Duration>) -> Result<B
     Ok(names.filter(|name| SHELLS.contains(name)).map(ToOwned::to_owned).collect())
 }
 
-#[test]
+#[promise(RecordCommand)]
 fn workers_that_run_already_and_those_to_come_are_recorded_with_their_master() -> Result<()> {
     if !requirement::ebpf("workers_that_run_already_and_those_to_come_are_recorded_with_their_master")? {
         return Ok(());
@@ -126,7 +127,7 @@ fn workers_that_run_already_and_those_to_come_are_recorded_with_their_master() -
 }
 
 /// It also ends with its process, though the children run on.
-#[test]
+#[promise(Record, test_all)]
 fn a_recording_without_children_is_of_one_process() -> Result<()> {
     if !requirement::ebpf("a_recording_without_children_is_of_one_process")? {
         return Ok(());
@@ -136,7 +137,7 @@ fn a_recording_without_children_is_of_one_process() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record)]
 fn no_children_is_refused_where_there_are_none() -> Result<()> {
     for arguments in [
         &["record", "-a", "--no-children", "-d", "1"][..],

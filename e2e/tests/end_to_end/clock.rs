@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::{requirement, workload};
 
@@ -35,7 +36,7 @@ impl Turn {
 
 /// Each thread writes down when it was in which of two functions, by turns of some milliseconds; every event that shows
 /// one of them must lie within a turn of that one, up to a millisecond.
-#[test]
+#[promise(OtlpProfiles)]
 fn an_event_is_at_the_time_at_which_its_thread_was_there() -> Result<()> {
     if !requirement::ebpf("times of events")? {
         return Ok(());

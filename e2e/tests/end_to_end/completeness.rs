@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use sidewinder_e2e_judge::{Chain, Judge, Verdict};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload::{self, Program, Tool};
 use sidewinder_e2e_support::{requirement, session};
 
@@ -54,58 +55,58 @@ fn system_program(tool: Tool) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn cxx_without_frame_pointers_30_deep() -> Result<()> {
     own_program(workload::LADDER, "30", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn cxx_without_frame_pointers_500_deep() -> Result<()> {
     own_program(workload::LADDER, "500", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn cxx_with_frame_pointers_30_deep() -> Result<()> {
     own_program(workload::LADDER_FP, "30", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn cxx_with_frame_pointers_500_deep() -> Result<()> {
     own_program(workload::LADDER_FP, "500", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn recursion_through_one_function() -> Result<()> {
     own_program(workload::REC, "36", Chain::Contiguous)
 }
 
 /// Between two pieces is a function of the compiler's library.
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn recursion_that_goes_on_on_another_piece_of_stack() -> Result<()> {
     own_program(workload::REC_SPLIT, "1500", |_| Chain::in_order(&["main", "recurse", "__morestack", "burn"]))
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn rust_release() -> Result<()> {
     own_program(workload::LADDER_RUST, "30", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn go() -> Result<()> {
     own_program(workload::LADDER_GO, "30", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn threads_reach_their_own_start() -> Result<()> {
     own_program(workload::THREADS, "4", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn different_functions_in_random_order() -> Result<()> {
     own_program(workload::DIV, "30", Chain::Contiguous)
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn stacks_that_cross_a_signal_handler() -> Result<()> {
     if !requirement::ebpf("signals")? {
         return Ok(());
@@ -121,7 +122,7 @@ fn stacks_that_cross_a_signal_handler() -> Result<()> {
 }
 
 /// A library is walked as soon as the profiler has heard of its mapping; what comes before is marked.
-#[test]
+#[promise(NoRestart, test_all)]
 fn a_library_that_is_loaded_later_and_again() -> Result<()> {
     if !requirement::ebpf("loader")? {
         return Ok(());
@@ -138,7 +139,7 @@ fn a_library_that_is_loaded_later_and_again() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn python() -> Result<()> {
     if !requirement::python("python3")? {
         return Ok(());
@@ -152,17 +153,17 @@ fn python() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(KernelUnwinding)]
 fn openssl_speed() -> Result<()> {
     system_program(Tool::Openssl)
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn xz() -> Result<()> {
     system_program(Tool::Xz)
 }
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn sqlite() -> Result<()> {
     system_program(Tool::Sqlite)
 }

@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_config::parse_duration;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{collector, paths, sidewinder};
 
 fn files() -> Result<Vec<PathBuf>> {
@@ -50,7 +51,7 @@ fn paths_refused(file: &Path, text: &str) -> Result<BTreeSet<String>> {
     Ok(refused)
 }
 
-#[test]
+#[promise(Configuration)]
 fn each_key_of_real_configurations_is_accepted_or_refused_by_its_path() -> Result<()> {
     let files = files()?;
     ensure!(files.len() >= 20, "{} configurations", files.len());
@@ -117,7 +118,7 @@ const OTHER_DEFAULTS: [(&str, &str); 4] = [
 /// A Collector without configured readers has this one.
 const DEFAULT_READER: &str = "service::telemetry::metrics::readers[0]::pull";
 
-#[test]
+#[promise(Configuration)]
 fn what_holds_is_what_a_real_collector_says_holds() -> Result<()> {
     let binary = collector::build(collector::Version::Oldest)?;
     let mut compared = 0;

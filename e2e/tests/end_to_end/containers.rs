@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::TENANT;
@@ -72,7 +73,7 @@ impl Drop for Container {
     }
 }
 
-#[test]
+#[promise(Runs)]
 fn containers_of_podman_have_their_names_also_those_that_start_later() -> Result<()> {
     const TEST: &str = "containers_of_podman_have_their_names_also_those_that_start_later";
     if !requirement::ebpf(TEST)?

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::recording::{Recording, record};
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -67,7 +68,7 @@ fn record_faults(events: &str, arguments: &[u32]) -> Result<(Recording, BTreeMap
     Ok((recording, counted))
 }
 
-#[test]
+#[promise(PageFaults)]
 fn with_a_period_of_1_faults_are_those_of_getrusage_by_stack() -> Result<()> {
     if !requirement::ebpf("page faults")? {
         return Ok(());
@@ -81,7 +82,7 @@ fn with_a_period_of_1_faults_are_those_of_getrusage_by_stack() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(PageFaults)]
 fn with_a_longer_period_faults_are_right_within_the_error_of_sampling_beside_cpu_time() -> Result<()> {
     const PERIOD: u32 = 64;
     if !requirement::ebpf("page faults beside CPU time")? {
@@ -111,7 +112,7 @@ fn with_a_longer_period_faults_are_right_within_the_error_of_sampling_beside_cpu
 /// that led to it: so the values of all tasks add up to their faults, but for a period that has not ended, and which task has
 /// the event is chance. On a busy machine periods are as long as the others' faults make them; a recording has had half
 /// of the faults there. How far recordings scatter is therefore not known from the number of their events, but from several.
-#[test]
+#[promise(PageFaults, test_all)]
 fn with_a_frequency_values_add_up_to_the_faults_too() -> Result<()> {
     const RECORDINGS: usize = 5;
     /// Beside the scatter: half of a usual period is left at the end.
@@ -148,7 +149,7 @@ fn has_counter(name: &str) -> Result<bool> {
     Ok(row["state"] == "ok")
 }
 
-#[test]
+#[promise(PageFaults, test_all)]
 fn a_counter_that_the_machine_does_not_have_is_refused_by_its_name() -> Result<()> {
     if !requirement::ebpf("counters of the CPU")? {
         return Ok(());
@@ -170,7 +171,7 @@ fn a_counter_that_the_machine_does_not_have_is_refused_by_its_name() -> Result<(
 }
 
 /// Beside it everything else is sampled.
-#[test]
+#[promise(PageFaults, test_all)]
 fn a_service_that_ignores_errors_goes_without_a_counter_that_the_machine_does_not_have() -> Result<()> {
     const TEST: &str = "a service without a counter";
     if !requirement::ebpf(TEST)? || has_counter("cpu-cycles")? {
@@ -209,7 +210,7 @@ fn a_service_that_ignores_errors_goes_without_a_counter_that_the_machine_does_no
     Ok(())
 }
 
-#[test]
+#[promise(PageFaults, test_all)]
 fn a_user_with_the_capabilities_of_a_sidecar_records_the_faults_of_another_user() -> Result<()> {
     if !user::can_read_others("page faults of other users")? {
         return Ok(());

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{requirement, sidewinder};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -140,7 +141,7 @@ fn has_names(output: &Path) -> Result<bool> {
     Ok(text.lines().filter(|line| line.contains(";main;busy_work;inlined_work ")).count() > 0)
 }
 
-#[test]
+#[promise(Names)]
 fn a_stripped_program_has_names_lines_and_inlined_calls_from_a_server() -> Result<()> {
     let title = "debug information from a server";
     if !requirement::ebpf(title)? || !requirement::program(title, "debuginfod")? {

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 use sidewinder_e2e_judge::Judge;
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Settings, launch};
@@ -47,13 +48,13 @@ fn own_program<A: ToString>(program: Program, arguments: &[A], percent: usize) -
     assert_whole(program.name, &program.command(arguments)?, percent)
 }
 
-#[test]
+#[promise(CompleteOrTruncated)]
 fn an_entry_point_without_information_ends_a_stack_however_long_it_is() -> Result<()> {
     own_program::<&str>(workload::ENTRY, &[], 99)
 }
 
 /// All that the library has is code: neither unwind information nor the names of the functions in which threads begin.
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn threads_of_a_musl_without_unwind_information_are_whole() -> Result<()> {
     if !requirement::program("musl's threads", "musl-gcc")? {
         return Ok(());
@@ -62,13 +63,13 @@ fn threads_of_a_musl_without_unwind_information_are_whole() -> Result<()> {
     own_program(workload::THREADS_MUSL, &[SECONDS, 2], 99)
 }
 
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn a_fibre_whose_first_frame_returns_to_0_is_whole() -> Result<()> {
     own_program(workload::FIBRE, &[SECONDS], 99)
 }
 
 /// A 0 beside the place where a call leaves a return address is none: the stack is cut, and says so.
-#[test]
+#[promise(CompleteOrTruncated)]
 fn a_0_where_no_call_leaves_a_return_address_is_not_taken_for_the_end() -> Result<()> {
     if !requirement::ebpf("a 0 beside a return address")? {
         return Ok(());
@@ -82,7 +83,7 @@ fn a_0_where_no_call_leaves_a_return_address_is_not_taken_for_the_end() -> Resul
     Ok(())
 }
 
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn fibres_of_boost_context_are_whole() -> Result<()> {
     own_program(workload::FIBRES, &[SECONDS], 99)
 }
@@ -95,7 +96,7 @@ const PROGRAMS: [&str; 24] = [
 
 /// 20 starts of each program: while a symbol is bound, the dynamic linker's trampoline finds its frame by a register
 /// that the functions which it calls have saved.
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> Result<()> {
     if !requirement::ebpf("programs that are being bound")? {
         return Ok(());
@@ -129,7 +130,7 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
 }
 
 /// LuaJIT's code keeps no frame pointers, and all of it is one frame of the C stack.
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn stacks_through_code_of_luajit_reach_the_start() -> Result<()> {
     if !requirement::ebpf("LuaJIT")? || !requirement::program("LuaJIT", "luajit")? {
         return Ok(());
@@ -140,7 +141,7 @@ fn stacks_through_code_of_luajit_reach_the_start() -> Result<()> {
 }
 
 /// PyPy's code has a frame on the C stack in which earlier calls have left return addresses.
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn stacks_through_code_of_pypy_reach_the_start() -> Result<()> {
     if !requirement::ebpf("PyPy")? || !requirement::program("PyPy", "pypy3")? {
         return Ok(());
@@ -151,7 +152,7 @@ fn stacks_through_code_of_pypy_reach_the_start() -> Result<()> {
 }
 
 /// Programs that only tests load are in no release.
-#[test]
+#[promise(Small)]
 fn the_profiler_holds_no_programs_of_tests() -> Result<()> {
     let binary = std::fs::read(paths::sidewinder()?)?;
     // Names of symbols end with a zero byte, and one may be the end of another.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::http::{self, Answer};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LADDER, REC};
 use sidewinder_e2e_support::{received::Received, requirement};
@@ -48,7 +49,7 @@ fn folded(path: &Path) -> Result<BTreeMap<String, u64>> {
     parts.collect()
 }
 
-#[test]
+#[promise(Formats)]
 fn one_recording_says_the_same_in_every_form() -> Result<()> {
     if !requirement::ebpf("one_recording_says_the_same_in_every_form")? {
         return Ok(());
@@ -83,7 +84,7 @@ fn one_recording_says_the_same_in_every_form() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats, test_all)]
 fn other_viewers_read_our_files() -> Result<()> {
     if !requirement::ebpf("other_viewers_read_our_files")? {
         return Ok(());
@@ -95,7 +96,7 @@ fn other_viewers_read_our_files() -> Result<()> {
     judge("other_viewers_read_our_files", "viewers.test.mjs").map(drop)
 }
 
-#[test]
+#[promise(Formats, test_all)]
 fn a_difference_names_what_came_and_what_went() -> Result<()> {
     if !requirement::ebpf("a_difference_names_what_came_and_what_went")? {
         return Ok(());
@@ -120,7 +121,7 @@ fn ask(port: u16, path: &str, host: &str) -> Result<Answer> {
     http::request(port, "GET", path, &[("Host", host)], &[])
 }
 
-#[test]
+#[promise(Page)]
 fn a_view_is_served_to_who_knows_its_address() -> Result<()> {
     write_form("server.pb.gz", &profiles::server())?;
     let mut command = sidewinder::command()?;
@@ -147,7 +148,7 @@ fn a_view_is_served_to_who_knows_its_address() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats)]
 fn what_is_no_profile_is_told_with_its_name() -> Result<()> {
     let kept = tempfile::tempdir()?;
     for (name, content, why) in [
@@ -166,7 +167,7 @@ fn what_is_no_profile_is_told_with_its_name() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record)]
 fn processes_are_recorded_by_name_until_interrupted() -> Result<()> {
     if !requirement::ebpf("processes_are_recorded_by_name_until_interrupted")? {
         return Ok(());
@@ -196,7 +197,7 @@ fn processes_are_recorded_by_name_until_interrupted() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record)]
 fn several_processes_are_recorded_together() -> Result<()> {
     if !requirement::ebpf("several_processes_are_recorded_together")? {
         return Ok(());
@@ -224,7 +225,7 @@ fn several_processes_are_recorded_together() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Completions)]
 fn every_command_has_a_manual_page() -> Result<()> {
     let kept = tempfile::tempdir()?;
     run(&["manual", text(&kept.path().join("man1"))])?;

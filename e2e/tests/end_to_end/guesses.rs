@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_judge::elf::Elf;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::{Received, in_user_mode};
 use sidewinder_e2e_support::session::{self, Session};
 use sidewinder_e2e_support::workload::{self, Program};
@@ -116,7 +117,7 @@ impl Subject {
     }
 }
 
-#[test]
+#[promise(WithoutUnwindInformation, test_all)]
 fn without_unwind_information_callers_are_found_in_the_code_and_hardly_ever_guessed() -> Result<()> {
     const TEST: &str = "callers without unwind information";
     if !requirement::ebpf(TEST)? || !requirement::program(TEST, "objcopy")? {
@@ -139,7 +140,7 @@ fn without_unwind_information_callers_are_found_in_the_code_and_hardly_ever_gues
     Ok(())
 }
 
-#[test]
+#[promise(WithoutUnwindInformation)]
 fn a_guess_is_marked_and_one_that_calls_contradict_is_set_right() -> Result<()> {
     if !requirement::ebpf("guesses")? {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 /// The names of the commands, by `--help`.
@@ -16,7 +17,7 @@ fn commands() -> Result<Vec<String>> {
     Ok(names.into_iter().filter(|name| !name.is_empty() && name != "help").collect())
 }
 
-#[test]
+#[promise(Completions)]
 fn bash_completes_commands_and_options() -> Result<()> {
     if !requirement::program("completions", "bash")? {
         return Ok(());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{requirement, sidewinder};
 use tempfile::TempDir;
 
@@ -60,7 +61,7 @@ fn without_effects(log: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats)]
 fn each_command_writes_hostile_names_out() -> Result<()> {
     let program = HostileProgram::start()?;
     let pid = program.child.id().to_string();
@@ -126,7 +127,7 @@ fn each_command_writes_hostile_names_out() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats, test_all)]
 fn a_recording_writes_hostile_names_out() -> Result<()> {
     if !requirement::ebpf("a recording of a program with a hostile name")? {
         return Ok(());

@@ -9,6 +9,7 @@ use sidewinder_e2e_judge::elf::{Base, Elf, FramePointer, ReturnAddress, Rule};
 use sidewinder_e2e_judge::step::{Registers, Stepper};
 use sidewinder_e2e_judge::{Chain, Judge, Verdict};
 use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{self, Settings, Switch};
 use sidewinder_e2e_support::workload::{self, Program};
@@ -57,7 +58,7 @@ fn by_rule(stepper: &Stepper, registers: Registers, rule: Rule) -> Result<Caller
     Ok(Caller { sp: cfa, bp, return_address: stepper.word(cfa.wrapping_add_signed(offset))? })
 }
 
-#[test]
+#[promise(HybridUnwinding)]
 fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and_calls_say() -> Result<()> {
     let program = workload::WORDS_FP_STATIC.compiled()?;
     let (elf, marked) = (Elf::read(&program)?, FramePointerRanges::of(&program)?);
@@ -97,7 +98,7 @@ fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and
     Ok(())
 }
 
-#[test]
+#[promise(HybridUnwinding, test_all)]
 fn most_of_a_program_built_with_frame_pointers_is_walked_by_them() -> Result<()> {
     let program = workload::WORDS_FP.compiled()?;
     let (elf, marked) = (Elf::read(&program)?, FramePointerRanges::of(&program)?);
@@ -130,7 +131,7 @@ fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
 }
 
 /// `record` has no option for it.
-#[test]
+#[promise(HybridUnwinding, test_all)]
 fn where_the_code_is_trusted_it_corrects_unwind_data_that_contradicts_it() -> Result<()> {
     if !requirement::ebpf("trust in code")? {
         return Ok(());
@@ -151,7 +152,7 @@ fn where_the_code_is_trusted_it_corrects_unwind_data_that_contradicts_it() -> Re
     Ok(())
 }
 
-#[test]
+#[promise(HybridUnwinding, test_all)]
 fn with_tables_switched_off_only_ranges_that_keep_frame_pointers_are_walked() -> Result<()> {
     if !requirement::ebpf("tables switched off")? {
         return Ok(());

@@ -16,6 +16,7 @@ use object::{Architecture, Object as _, ObjectSection as _};
 use serde_json::{Value, json};
 use sidewinder_e2e_pod::{self as pod, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::oci::{self, Layout};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
 use sidewinder_e2e_support::{ARCHITECTURE, command, paths, requirement};
 use tempfile::TempDir;
@@ -38,7 +39,7 @@ const CONFIGURATION: &str = "{receivers: {profiling: {error_mode: propagate}}, \
      exporters: {otlp_grpc: {endpoint: '127.0.0.1:4317', tls: {insecure: true}}}, \
      service: {pipelines: {profiles: {receivers: [profiling], exporters: [otlp_grpc]}}}}";
 
-#[test]
+#[promise(Privileges)]
 fn file_capabilities_are_taken_up_as_far_as_they_are_granted() -> Result<()> {
     const NAME: &str = "file capabilities";
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "setpriv")? {
@@ -62,7 +63,7 @@ fn file_capabilities_are_taken_up_as_far_as_they_are_granted() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Image, test_all)]
 fn each_image_of_the_index_holds_one_small_static_binary_that_says_where_it_is_from() -> Result<()> {
     let Some(built) = built("the files of the images")? else { return Ok(()) };
     let layout = Layout::open(&built)?;
@@ -162,7 +163,7 @@ fn check_parts(bill: &Path, compressed: &[u8]) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Image, test_all)]
 fn images_of_other_architectures_start_emulated() -> Result<()> {
     const NAME: &str = "images of other architectures";
     let Some(built) = built(NAME)? else { return Ok(()) };
@@ -193,7 +194,7 @@ fn images_of_other_architectures_start_emulated() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(SidecarCapabilities, test_all)]
 fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
     let Some(image) = Image::open("profiling from the image")? else { return Ok(()) };
     let (pod, image) = (Pod::start(PodSpec::default())?, image.of_pods()?);
@@ -234,7 +235,7 @@ fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(SidecarCapabilities, test_all)]
 fn without_capabilities_the_image_starts_and_says_what_is_missing() -> Result<()> {
     let Some(image) = Image::open("the image without capabilities")? else { return Ok(()) };
     let image = image.of_pods()?;
@@ -245,7 +246,7 @@ fn without_capabilities_the_image_starts_and_says_what_is_missing() -> Result<()
     Ok(())
 }
 
-#[test]
+#[promise(Image, test_all)]
 fn an_exporter_with_tls_asks_for_certificates_that_the_image_does_not_have() -> Result<()> {
     let Some(image) = Image::open("certificates in the image")? else { return Ok(()) };
     let configuration = format!("--config=yaml:{CONFIGURATION}");
@@ -256,7 +257,7 @@ fn an_exporter_with_tls_asks_for_certificates_that_the_image_does_not_have() -> 
     Ok(())
 }
 
-#[test]
+#[promise(Image, test_all)]
 fn podman_runs_the_archive() -> Result<()> {
     let Some(image) = Image::open("the archive in podman")? else { return Ok(()) };
     let store = tempfile::tempdir()?;

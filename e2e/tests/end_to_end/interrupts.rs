@@ -5,6 +5,7 @@
 //! stacks, which this kernel does not offer to programs; the page of probed instructions, in `receiver`'s own tests.
 
 use anyhow::Result;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
@@ -32,7 +33,7 @@ fn without_user_frames(received: &Received, outcome: &str) -> usize {
     events.len()
 }
 
-#[test]
+#[promise(CompleteOrTruncated)]
 fn a_32_bit_program_is_named_as_what_cannot_be_walked() -> Result<()> {
     const TEST: &str = "32-bit programs";
     const NONE: &[&str] = &[];
@@ -44,7 +45,7 @@ fn a_32_bit_program_is_named_as_what_cannot_be_walked() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn a_worker_on_the_memory_of_a_program_shows_the_kernel_alone() -> Result<()> {
     const TEST: &str = "workers of io_uring";
     if !requirement::ebpf(TEST)? || !requirement::kernel(TEST, &mut workload::URING.command(&["0.01"])?)? {
@@ -63,7 +64,7 @@ fn a_worker_on_the_memory_of_a_program_shows_the_kernel_alone() -> Result<()> {
 
 /// For 110 us of each exit a task has no memory any more, and for 50 us of each exec it has the registers of one program
 /// and the memory of another.
-#[test]
+#[promise(CompleteOrTruncated, test_all)]
 fn between_programs_there_is_no_user_stack() -> Result<()> {
     if !requirement::ebpf("exec and exit")? {
         return Ok(());

@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::java::Runtime;
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::java::{self, homes};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Profiler, Settings, wait_for_cpu_time};
 use sidewinder_e2e_support::workload::in_background;
@@ -348,18 +349,18 @@ fn judge_installed(version: u32, sets: &[&[&str]], test: &str) -> Result<()> {
     judge(&Origin::Home(home), version, classes.path(), if is_long() { &all } else { sets })
 }
 
-#[test]
+#[promise(HotSpot)]
 fn stacks_of_java_17_reach_the_root() -> Result<()> {
     judge_installed(17, &[C2, C1, INTERPRETED], "stacks_of_java_17_reach_the_root")
 }
 
-#[test]
+#[promise(HotSpot, test_all)]
 fn stacks_of_java_25_reach_the_root() -> Result<()> {
     judge_installed(25, &[ZGC_DEBUG, INTERPRETED], "stacks_of_java_25_reach_the_root")
 }
 
 /// Each version of a suite of Debian, with what it has.
-#[test]
+#[promise(HotSpot, test_all)]
 fn stacks_of_each_other_version_of_java_reach_the_root() -> Result<()> {
     let test = "every version of Java";
     if !is_long() {

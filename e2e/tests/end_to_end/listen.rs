@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LADDER};
@@ -28,7 +29,7 @@ fn page_data(port: u16, path: &str) -> Result<Option<(u64, Vec<String>)>> {
     Ok(Some((counts.iter().filter_map(Value::as_u64).sum(), names)))
 }
 
-#[test]
+#[promise(LivePage)]
 fn a_collector_sends_on_to_the_page_what_a_profiler_sent_to_it() -> Result<()> {
     let test = "a_collector_sends_on_to_the_page_what_a_profiler_sent_to_it";
     if !requirement::ebpf(test)? {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Profiled, Settings, Switch, launch, profile_processes};
 use sidewinder_e2e_support::workload::{CONVOYS, CONVOYS_GO, Convoy, Gated, convoys_in};
@@ -131,7 +132,7 @@ fn rust_convoys(library: &str, seconds: u32) -> Command {
     command
 }
 
-#[test]
+#[promise(Locks, test_all)]
 fn waits_for_mutexes_of_pthread_are_those_that_a_program_counts() -> Result<()> {
     if !requirement::ebpf("waits for locks")? {
         return Ok(());
@@ -145,7 +146,7 @@ fn waits_for_mutexes_of_pthread_are_those_that_a_program_counts() -> Result<()> 
     Ok(())
 }
 
-#[test]
+#[promise(Locks)]
 fn waits_for_reader_writer_locks_of_pthread_have_their_time_by_function() -> Result<()> {
     if !requirement::ebpf("waits for reader-writer locks")? {
         return Ok(());
@@ -161,7 +162,7 @@ fn waits_for_reader_writer_locks_of_pthread_have_their_time_by_function() -> Res
     Ok(())
 }
 
-#[test]
+#[promise(Locks, test_all)]
 fn waits_for_mutexes_of_rust_are_those_that_a_program_counts() -> Result<()> {
     if !requirement::ebpf("waits for locks of Rust")? {
         return Ok(());
@@ -174,7 +175,7 @@ fn waits_for_mutexes_of_rust_are_those_that_a_program_counts() -> Result<()> {
 }
 
 /// A thread that waits since before the profile, and still does when it ends: its wait has all of the time, and no beginning.
-#[test]
+#[promise(Locks, test_all)]
 fn a_wait_for_a_lock_from_before_the_start_counts_from_the_start() -> Result<()> {
     if !requirement::ebpf("a wait for a lock in progress")? {
         return Ok(());
@@ -197,7 +198,7 @@ fn a_wait_for_a_lock_from_before_the_start_counts_from_the_start() -> Result<()>
 
 /// Of waits shorter than 17 ms on average a part is sampled, in proportion to their length: in each function of the program
 /// some hundred of them. The standard error of a sum of that many is up to a tenth.
-#[test]
+#[promise(Locks, test_all)]
 fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("a sample of waits for locks")? {
         return Ok(());
@@ -213,7 +214,7 @@ fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
 }
 
 /// A goroutine that waits for a mutex leaves its thread to others, which then wait for work: in futexes that are no locks.
-#[test]
+#[promise(GoMutexes)]
 fn goroutines_that_wait_for_a_mutex_do_not_wait_in_a_futex() -> Result<()> {
     if !requirement::ebpf("locks of Go")? {
         return Ok(());

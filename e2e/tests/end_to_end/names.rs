@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::{paths, requirement, session, workload};
@@ -33,7 +34,7 @@ fn words() -> Result<Command> {
     Ok(command)
 }
 
-#[test]
+#[promise(Names)]
 fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
     if !requirement::ebpf("names")? {
         return Ok(());
@@ -56,7 +57,7 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
 }
 
 /// `record` has no options for it.
-#[test]
+#[promise(Names, test_all)]
 fn lines_and_inlined_calls_and_names_can_be_switched_off() -> Result<()> {
     if !requirement::ebpf("names switched off")? {
         return Ok(());
@@ -101,7 +102,7 @@ const JITS: [Jit; 2] = [
     },
 ];
 
-#[test]
+#[promise(PerfMaps, test_all)]
 fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()> {
     for jit in JITS {
         let title = format!("names of {} {}", jit.program, jit.arguments[0]);
@@ -125,7 +126,7 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
 }
 
 /// A program that makes a function every 20 ms: none of them has to wait for its name.
-#[test]
+#[promise(PerfMaps)]
 fn code_has_its_name_from_its_first_sample() -> Result<()> {
     const MADE: Range<u64> = 0x3000_0000_0000..0x3000_0100_0000;
     const PAGE_BYTES: u64 = 4096;
@@ -162,7 +163,7 @@ const JAVA: &str = "public class Burn {
 }";
 
 /// A virtual machine that writes its map on request, long after its code was first sampled.
-#[test]
+#[promise(PerfMaps, test_all)]
 fn names_that_are_written_late_are_found() -> Result<()> {
     let title = "names of java";
     if !requirement::ebpf(title)?
@@ -200,7 +201,7 @@ fn names_that_are_written_late_are_found() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(PerfMaps, test_all)]
 fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Result<()> {
     let title = "names in a PID namespace";
     if !requirement::ebpf(title)?

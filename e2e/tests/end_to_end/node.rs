@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Profiler, Settings, wait_for_cpu_time};
 use sidewinder_e2e_support::workload::in_background;
@@ -351,7 +352,7 @@ fn fetched(version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-#[test]
+#[promise(V8, test_all)]
 fn functions_of_the_installed_node_have_names() -> Result<()> {
     let test = "functions_of_the_installed_node_have_names";
     if !requirement::program(test, "node")? {
@@ -360,7 +361,7 @@ fn functions_of_the_installed_node_have_names() -> Result<()> {
     judge(test, Path::new("node"), &SETS, PROFILED_SECONDS)
 }
 
-#[test]
+#[promise(V8, test_all)]
 fn functions_of_each_version_have_names() -> Result<()> {
     let test = "functions_of_each_version_have_names";
     let Ok(wanted) = std::env::var("SIDEWINDER_NODE") else {

@@ -9,6 +9,7 @@ use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::counts::{MissingWaits, WaitsInProgress};
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Profiled, Settings, Switch, launch, profile_processes};
 use sidewinder_e2e_support::workload::{self, waiting_threads_in};
@@ -56,7 +57,7 @@ fn share(part: i64, whole: i64) -> f64 {
     part as f64 / whole as f64
 }
 
-#[test]
+#[promise(OffCpu)]
 fn off_cpu_time_is_what_a_program_measures_itself_in_each_function_and_thread() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -109,7 +110,7 @@ const THREADS_THAT_WAIT: u32 = 5;
 /// In twenty seconds some 38,000 waits of 0.1 ms to 9 ms in four functions, each in a thread of its own. At 0.1 about a sixth of
 /// them is sampled, at 0.01 an eighth, since waits of some milliseconds are sampled more often than that. The sums follow the
 /// accounts of the threads, so their error is that of the few samples that are made up for later.
-#[test]
+#[promise(OffCpu, test_all)]
 fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -140,7 +141,7 @@ fn compare_sampled_sums(profiled: &Profiled) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(OffCpu, test_all)]
 fn a_thread_that_still_waits_at_the_end_is_charged_up_to_it() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -161,7 +162,7 @@ fn a_thread_that_still_waits_at_the_end_is_charged_up_to_it() -> Result<()> {
 
 /// Threads that never wake up, and those that wait for a few milliseconds: their stacks are those that the threads have
 /// had since before the start, and their time is that of the profile.
-#[test]
+#[promise(OffCpu, test_all)]
 fn threads_that_wait_since_before_the_start_are_charged_for_all_of_it() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -190,7 +191,7 @@ fn threads_that_wait_since_before_the_start_are_charged_for_all_of_it() -> Resul
 }
 
 /// A receiver that reports each second: the thread is in each of its reports, with a second in each.
-#[test]
+#[promise(OffCpu, test_all)]
 fn a_thread_that_waits_for_long_is_in_each_report() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -211,7 +212,7 @@ fn a_thread_that_waits_for_long_is_in_each_report() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(OffCpu)]
 fn without_the_option_nothing_waits_in_a_profile() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
@@ -222,7 +223,7 @@ fn without_the_option_nothing_waits_in_a_profile() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(OffCpu, test_all)]
 fn waits_that_begin_on_other_cpus_are_left_out() -> Result<()> {
     const TEST: &str = "waits on some CPUs";
     if !requirement::ebpf(TEST)? || !requirement::program(TEST, "taskset")? {

@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkfifo};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{self, Gated, LADDER};
@@ -88,7 +89,7 @@ fn is_whole_page(path: &Path) -> Result<bool> {
     Ok(page.len() > 10_000 && page.trim_end().ends_with("</html>"))
 }
 
-#[test]
+#[promise(Record)]
 fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
     if !requirement::ebpf("hanging up ends a recording")? {
         return Ok(());
@@ -117,7 +118,7 @@ fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
 }
 
 /// The terminal takes the messages of progress, then it is gone: nobody can be told anything any more.
-#[test]
+#[promise(Record)]
 fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     if !requirement::ebpf("a closed terminal")? || !requirement::program("a closed terminal", "setsid")? {
         return Ok(());
@@ -158,7 +159,7 @@ fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record)]
 fn who_is_killed_leaves_the_old_file_or_the_whole_new_one() -> Result<()> {
     if !requirement::ebpf("who is killed")? {
         return Ok(());
@@ -186,7 +187,7 @@ fn who_is_killed_leaves_the_old_file_or_the_whole_new_one() -> Result<()> {
 }
 
 /// A filesystem of its own, of 32 KiB, which nobody else sees.
-#[test]
+#[promise(Record)]
 fn a_full_disk_leaves_the_old_file_and_nothing_beside_it() -> Result<()> {
     if !requirement::ebpf("a full disk")? {
         return Ok(());
@@ -215,7 +216,7 @@ fn a_full_disk_leaves_the_old_file_and_nothing_beside_it() -> Result<()> {
 }
 
 /// As a container's engine puts a single file where nothing else can be put.
-#[test]
+#[promise(Record)]
 fn a_file_that_is_mounted_is_written_in_its_place() -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return requirement::skip("a file that is mounted", "mounting needs root");
@@ -247,7 +248,7 @@ fn until_waiting(running: &Running) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record, test_all)]
 fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
     if !requirement::ebpf("a pipe")? {
         return Ok(());
@@ -281,7 +282,7 @@ fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Record, test_all)]
 fn standard_output_and_devices_are_written_to_directly() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let input = folder.path().join("in.folded");
@@ -313,7 +314,7 @@ fn standard_output_and_devices_are_written_to_directly() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(RecordCommand, test_all)]
 fn a_command_that_never_ran_leaves_the_file_as_it_was() -> Result<()> {
     if !requirement::ebpf("a command that never ran")? {
         return Ok(());
@@ -344,7 +345,7 @@ fn a_command_that_never_ran_leaves_the_file_as_it_was() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(RecordCommand, test_all)]
 fn a_command_that_we_end_is_a_success() -> Result<()> {
     if !requirement::ebpf("a command that we end")? {
         return Ok(());
@@ -371,7 +372,7 @@ fn a_command_that_we_end_is_a_success() -> Result<()> {
 }
 
 /// The same in each format: nothing is written, and the likely cause is said.
-#[test]
+#[promise(Record, test_all)]
 fn an_empty_recording_leaves_the_file_as_it_was() -> Result<()> {
     if !requirement::ebpf("an empty recording")? {
         return Ok(());
@@ -414,7 +415,7 @@ fn an_empty_recording_leaves_the_file_as_it_was() -> Result<()> {
 }
 
 /// An output that can't be written is reported before anything is read or recorded: there are no inputs.
-#[test]
+#[promise(Record)]
 fn a_wrong_output_is_told_before_the_work() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name).display().to_string();
@@ -442,7 +443,7 @@ fn a_wrong_output_is_told_before_the_work() -> Result<()> {
 }
 
 /// Whoever reads no more is no failure; who can't take what is printed is.
-#[test]
+#[promise(Record)]
 fn what_is_printed_ends_with_its_reader() -> Result<()> {
     for command in ["print-config", "completions bash", "components"] {
         let script = format!("set -o pipefail; \"$0\" {command} | true; \"$0\" {command} > /dev/full");
@@ -454,7 +455,7 @@ fn what_is_printed_ends_with_its_reader() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats)]
 fn other_forms_become_otlp_that_conforms() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
@@ -478,7 +479,7 @@ fn other_forms_become_otlp_that_conforms() -> Result<()> {
 }
 
 /// Through each form that holds all of it, and with the table that was asked for.
-#[test]
+#[promise(Formats, test_all)]
 fn a_recording_in_any_form_becomes_otlp_and_has_its_table() -> Result<()> {
     if !requirement::ebpf("a recording in any form")? {
         return Ok(());
@@ -524,7 +525,7 @@ fn a_recording_in_any_form_becomes_otlp_and_has_its_table() -> Result<()> {
 }
 
 /// A file of two kinds: a page with both, and the table of each, as large and in the order that is asked for.
-#[test]
+#[promise(Formats, test_all)]
 fn a_file_of_several_kinds_is_shown_as_a_whole() -> Result<()> {
     if !requirement::ebpf("a file of several kinds")? {
         return Ok(());
@@ -564,7 +565,7 @@ fn a_file_of_several_kinds_is_shown_as_a_whole() -> Result<()> {
 }
 
 /// Wall time is made of samples of two other kinds, of which there is no profile.
-#[test]
+#[promise(Wall)]
 fn a_recording_of_wall_time_in_otlp_has_its_table() -> Result<()> {
     if !requirement::ebpf("the table of wall time")? {
         return Ok(());

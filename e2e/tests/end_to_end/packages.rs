@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Architecture, Object as _};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{ARCHITECTURE, command, paths, requirement};
 
 /// The packages. `None`: there are none, and the test is skipped.
@@ -55,7 +56,7 @@ fn unpack(packages: &Path, architecture: &str, folder: &Path) -> Result<PathBuf>
     Ok(installed)
 }
 
-#[test]
+#[promise(Packages)]
 fn the_configuration_and_the_service_of_the_package_are_valid() -> Result<()> {
     let folder = paths::repository().join("config/package");
     let mut validate = Command::new(paths::sidewinder()?);
@@ -71,7 +72,7 @@ fn the_configuration_and_the_service_of_the_package_are_valid() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Packages, test_all)]
 fn the_packages_of_each_architecture_hold_its_program_and_the_same_documents() -> Result<()> {
     let Some(packages) = packages("the packages of each architecture")? else { return Ok(()) };
     command::run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&packages))?;
@@ -102,7 +103,7 @@ fn the_packages_of_each_architecture_hold_its_program_and_the_same_documents() -
     Ok(())
 }
 
-#[test]
+#[promise(Packages, test_all)]
 fn the_packages_run_where_they_are_unpacked() -> Result<()> {
     let Some(packages) = packages("the packages")? else { return Ok(()) };
     let folder = tempfile::tempdir()?;

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{many_stacks, paths, requirement, sidewinder};
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, write, write_page};
 
@@ -50,7 +51,7 @@ fn judge_with(test: &str, judge: &str, variables: &[(&str, String)]) -> Result<b
     Ok(true)
 }
 
-#[test]
+#[promise(Page, test_all)]
 fn people_can_use_it() -> Result<()> {
     write_form("server.html", &profiles::server())?;
     write_form("two.html", &profiles::two())?;
@@ -79,13 +80,13 @@ fn write_large() -> Result<()> {
 }
 
 /// Short names, the call tree, and what can be done to it.
-#[test]
+#[promise(Page, test_all)]
 fn names_are_short_and_trees_can_be_changed() -> Result<()> {
     write_form("languages.html", &profiles::languages())?;
     judge("names_are_short_and_trees_can_be_changed", "tree.test.mjs").map(drop)
 }
 
-#[test]
+#[promise(Page)]
 fn it_shows_each_kind_of_profile_in_its_unit() -> Result<()> {
     write_form("faults.html", &profiles::faults())?;
     write_form("off_cpu.html", &profiles::off_cpu())?;
@@ -97,7 +98,7 @@ fn it_shows_each_kind_of_profile_in_its_unit() -> Result<()> {
 }
 
 /// What is in the repository is what its sources make, byte by byte.
-#[test]
+#[promise(Page)]
 fn it_is_as_built() -> Result<()> {
     let sources = paths::repository().join("receiver/page");
     if !requirement::packages("it_is_as_built", &sources)? {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload::LADDER_FP;
 use sidewinder_e2e_support::{requirement, sidewinder};
 
@@ -45,7 +46,7 @@ fn climbing(stacks: &BTreeMap<String, u64>) -> [u64; 2] {
     [known.map(|(_, count)| count).sum(), stacks.values().sum()]
 }
 
-#[test]
+#[promise(Formats, test_all)]
 fn files_of_perf_and_what_it_prints_of_them_say_the_same() -> Result<()> {
     let test = "files_of_perf_and_what_it_prints_of_them_say_the_same";
     if !requirement::program(test, "perf")? {

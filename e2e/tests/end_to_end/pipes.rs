@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +44,7 @@ fn closed_pipe() -> Result<Stdio> {
     Ok(writer.into())
 }
 
-#[test]
+#[promise(Record, test_all)]
 fn a_closed_pipe_is_no_error_of_any_command_that_prints() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [before, after] = write_profiles(folder.path())?;
@@ -86,7 +87,7 @@ fn a_closed_pipe_is_no_error_of_any_command_that_prints() -> Result<()> {
 }
 
 /// In a terminal the page is served, and Ctrl-C ends that. In a file nobody would read its address.
-#[test]
+#[promise(Record)]
 fn a_comparison_in_a_file_ends_and_is_whole() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [before, after] = write_profiles(folder.path())?;

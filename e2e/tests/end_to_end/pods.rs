@@ -13,6 +13,7 @@ use sidewinder_e2e_pod::application::{
     APP_USER, AS_THE_SAME_USER, EVENTS_OF_EVERY_TASK, NOWHERE, WITH_OTHER_USERS, app, app_at, configuration,
     container_of, security,
 };
+use sidewinder_e2e_support::promise::promise;
 
 /// The sidecar's `securityContext` in a Deployment.
 fn security_context(deployment: &Value) -> Option<&Value> {
@@ -20,7 +21,7 @@ fn security_context(deployment: &Value) -> Option<&Value> {
     containers.iter().find(|container| container["name"] == "sidewinder")?.get("securityContext")
 }
 
-#[test]
+#[promise(PodCapabilities)]
 fn a_sidecar_may_do_here_what_the_charts_let_it_do() -> anyhow::Result<()> {
     let user = json!({ "runAsNonRoot": true });
     let root = json!({ "runAsNonRoot": false, "runAsUser": 0, "runAsGroup": 0 });

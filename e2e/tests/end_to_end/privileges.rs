@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 
@@ -73,7 +74,7 @@ impl Thread {
     }
 }
 
-#[test]
+#[promise(Privileges, test_all)]
 fn each_thread_of_a_service_of_roots_has_the_capabilities_of_the_table() -> Result<()> {
     if !requirement::ebpf("capabilities of threads")? {
         return Ok(());

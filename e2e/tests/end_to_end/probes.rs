@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::recording::{Recording, record};
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -82,7 +83,7 @@ fn record_sales(program: &Program, specs: &[&str]) -> Result<(Recording, BTreeMa
     Ok((recording, counted))
 }
 
-#[test]
+#[promise(Probes)]
 fn hits_and_sums_of_arguments_are_those_that_programs_count_in_three_languages() -> Result<()> {
     if !requirement::ebpf("probes of functions")? {
         return Ok(());
@@ -113,7 +114,7 @@ fn hits_and_sums_of_arguments_are_those_that_programs_count_in_three_languages()
     Ok(())
 }
 
-#[test]
+#[promise(Probes)]
 fn returns_have_the_stack_of_the_caller_and_the_value_that_is_returned() -> Result<()> {
     if !requirement::ebpf("probes of returns")? {
         return Ok(());
@@ -127,7 +128,7 @@ fn returns_have_the_stack_of_the_caller_and_the_value_that_is_returned() -> Resu
     Ok(())
 }
 
-#[test]
+#[promise(Probes)]
 fn trace_points_are_hit_while_their_semaphore_is_raised_and_have_their_arguments() -> Result<()> {
     if !requirement::ebpf("static trace points")? {
         return Ok(());
@@ -146,7 +147,7 @@ fn trace_points_are_hit_while_their_semaphore_is_raised_and_have_their_arguments
 }
 
 /// CPython's trace points, if it has any: Debian's has.
-#[test]
+#[promise(Probes, test_all)]
 fn trace_points_of_an_interpreter_are_hit() -> Result<()> {
     if !requirement::ebpf("trace points of Python")? || !requirement::program("trace points", python::SYSTEM)?
     {
@@ -172,7 +173,7 @@ fn trace_points_of_an_interpreter_are_hit() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Probes)]
 fn frequent_hits_are_thinned_to_the_overhead_and_add_up() -> Result<()> {
     if !requirement::ebpf("thinned probes")? {
         return Ok(());
@@ -201,7 +202,7 @@ fn frequent_hits_are_thinned_to_the_overhead_and_add_up() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Probes)]
 fn what_cant_be_probed_is_refused_with_its_reason_and_a_next_step() -> Result<()> {
     if !requirement::ebpf("refused probes")? {
         return Ok(());
@@ -243,7 +244,7 @@ fn what_cant_be_probed_is_refused_with_its_reason_and_a_next_step() -> Result<()
 }
 
 /// In each notation of OpenTelemetry's profiler, and beside a probe that has no place.
-#[test]
+#[promise(Probes, test_all)]
 fn a_service_counts_the_hits_of_its_configured_probes() -> Result<()> {
     if !requirement::ebpf("configured probes")? {
         return Ok(());
@@ -284,7 +285,7 @@ fn a_service_counts_the_hits_of_its_configured_probes() -> Result<()> {
 }
 
 /// Hits of a process out of scope are neither sampled nor counted, whichever way the scope is set.
-#[test]
+#[promise(Probes, test_all)]
 fn hits_of_a_process_out_of_scope_are_not_counted() -> Result<()> {
     if !requirement::ebpf("probes out of scope")? {
         return Ok(());
@@ -299,7 +300,7 @@ fn hits_of_a_process_out_of_scope_are_not_counted() -> Result<()> {
 }
 
 /// The probe is in the file, for all processes that map it now or later.
-#[test]
+#[promise(Probes, test_all)]
 fn probes_of_the_whole_machine_are_hit_by_processes_that_start_later() -> Result<()> {
     if !requirement::ebpf("probes of the whole machine")? {
         return Ok(());
@@ -327,7 +328,7 @@ fn probes_of_the_whole_machine_are_hit_by_processes_that_start_later() -> Result
     Ok(())
 }
 
-#[test]
+#[promise(Probes, test_all)]
 fn a_user_with_the_capabilities_of_a_sidecar_probes_a_program_of_another_user() -> Result<()> {
     if !user::can_read_others("probes of other users")? {
         return Ok(());

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use flate2::read::GzDecoder;
 use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload::{Gated, LADDER};
 use sidewinder_e2e_support::{command, paths, requirement};
 use sidewinder_render::decode_document;
@@ -88,7 +89,7 @@ fn busiest_thread(pid: u32) -> Result<u32> {
     used()?.into_iter().map(since).max().map(|(_, tid)| tid).context("no thread")
 }
 
-#[test]
+#[promise(Questions, test_all)]
 fn each_command_answers_its_question() -> Result<()> {
     let test = "each_command_answers_its_question";
     if !requirement::ebpf(test)? || !requirement::program(test, "go")? {

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{requirement, sidewinder, workload};
 use sidewinder_otlp::decode::DecodedEvent;
@@ -15,7 +16,7 @@ const MIN_AGE_NS: u64 = 3_000_000_000;
 const EVENTS_MIN: usize = 60;
 
 /// Two threads for 5 s, on two CPUs.
-#[test]
+#[promise(Configuration)]
 fn young_processes_and_other_cpus_are_omitted_and_chosen_variables_are_sent() -> Result<()> {
     if !requirement::ebpf("keys of OpenTelemetry's profiler")? {
         return Ok(());

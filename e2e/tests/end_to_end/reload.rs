@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::log::{self, Entry};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -45,7 +46,7 @@ fn until_log_has(daemon: &Daemon, field: &str, expected: u64) -> Result<()> {
 }
 
 /// The way in which Kubernetes changes a mounted `ConfigMap`: the file stays a link, a folder's link is swapped.
-#[test]
+#[promise(Configuration, test_all)]
 fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_nothing() -> Result<()> {
     if !requirement::ebpf("a configuration that changes")? {
         return Ok(());
@@ -111,7 +112,7 @@ fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_noth
     Ok(())
 }
 
-#[test]
+#[promise(Configuration)]
 fn a_signal_reads_the_configuration_again_and_a_changed_rate_restarts_the_receiver() -> Result<()> {
     if !requirement::ebpf("a signal that reads the configuration again")? {
         return Ok(());
@@ -137,7 +138,7 @@ fn a_signal_reads_the_configuration_again_and_a_changed_rate_restarts_the_receiv
     Ok(())
 }
 
-#[test]
+#[promise(Runs)]
 fn a_receiver_whose_process_has_ended_stays_up_and_has_sent_everything() -> Result<()> {
     if !requirement::ebpf("a process that has ended")? {
         return Ok(());

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_config::{ConfigSource, load};
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::promise::promise;
 
 /// Prints of each instance of a list whether it is valid.
 const JUDGE: &str = "
@@ -56,7 +57,7 @@ fn with(receiver: &str, exporter: &str, service: &str) -> String {
     )
 }
 
-#[test]
+#[promise(Configuration)]
 fn what_the_reader_takes_the_schema_takes() -> Result<()> {
     let configurations = [
         fs::read_to_string(paths::repository().join("sidewinder.yaml"))?,
@@ -88,7 +89,7 @@ fn what_the_reader_takes_the_schema_takes() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Configuration)]
 fn what_the_schema_refuses_the_reader_refuses() -> Result<()> {
     let configurations = [
         with("sample_per_second: 97", "", ""),

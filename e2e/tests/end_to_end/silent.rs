@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated, Report};
@@ -84,12 +85,12 @@ fn profile(what: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(ThreadContext, test_all)]
 fn a_context_that_is_never_given_stops_nothing() -> Result<()> {
     profile("context")
 }
 
-#[test]
+#[promise(Names, test_all)]
 fn names_that_are_never_given_stop_nothing() -> Result<()> {
     profile("names")
 }

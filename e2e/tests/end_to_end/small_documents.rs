@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::cgroup::MemoryLimit;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::{collector, http, requirement};
 
@@ -63,7 +64,7 @@ fn limit(test: &str) -> Result<Option<MemoryLimit>> {
     }
 }
 
-#[test]
+#[promise(Formats)]
 fn files_that_expand_to_gigabytes_are_refused_within_64_mib() -> Result<()> {
     let Some(limit) = limit("small_files")? else { return Ok(()) };
     let folder = tempfile::tempdir()?;
@@ -84,7 +85,7 @@ fn files_that_expand_to_gigabytes_are_refused_within_64_mib() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Formats)]
 fn messages_that_expand_to_gigabytes_are_refused_within_64_mib_and_others_are_taken() -> Result<()> {
     let Some(limit) = limit("small_messages")? else { return Ok(()) };
     let [port, _] = collector::free_ports()?;

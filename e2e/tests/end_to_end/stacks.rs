@@ -9,6 +9,7 @@ use sidewinder_e2e_stacks::perf::{Perf, Stacks};
 use sidewinder_e2e_stacks::{Comparison, Doctored, stop_and_compare};
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{paths, received, requirement, workload};
@@ -26,7 +27,7 @@ fn can_be_stopped(test: &str) -> Result<bool> {
     Ok(requirement::ebpf(test)? && requirement::program(test, "gdb")?)
 }
 
-#[test]
+#[promise(UnwindTables)]
 fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
     if !can_be_stopped("stacks beside gdb's")? {
         return Ok(());
@@ -51,7 +52,7 @@ fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
 const OVERLAP: f64 = 0.95;
 const SAMPLES_PER_SECOND: u32 = 499;
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn perf_sees_the_same_stacks_of_the_same_run() -> Result<()> {
     const TEST: &str = "stacks beside perf's";
     if !requirement::ebpf(TEST)? || !requirement::program(TEST, "perf")? {
@@ -83,7 +84,7 @@ fn perf_sees_the_same_stacks_of_the_same_run() -> Result<()> {
 }
 
 /// The control: the comparison finds what there is to be found.
-#[test]
+#[promise(UnwindTables)]
 fn one_wrong_row_is_found() -> Result<()> {
     if !can_be_stopped("a wrong row")? {
         return Ok(());

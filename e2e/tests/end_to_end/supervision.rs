@@ -8,6 +8,7 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_e2e_support::{requirement, sidewinder};
@@ -92,12 +93,12 @@ fn a_thread_hangs(name: &'static str) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Status, test_all)]
 fn a_thread_that_samples_and_hangs_is_told_of_and_left_behind() -> Result<()> {
     a_thread_hangs("sample")
 }
 
-#[test]
+#[promise(Status, test_all)]
 fn a_thread_that_reports_and_hangs_is_told_of_and_left_behind() -> Result<()> {
     a_thread_hangs("report")
 }

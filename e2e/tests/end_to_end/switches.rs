@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{requirement, sidewinder};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ fn recorded(program: &Path, options: &[&str]) -> Result<Vec<(String, u64)>> {
     text.lines().map(stack).collect()
 }
 
-#[test]
+#[promise(Record, test_all)]
 fn a_recording_can_leave_out_cpus_and_its_first_seconds_and_keep_threads_apart() -> Result<()> {
     let title = "switches of record";
     if !requirement::ebpf(title)? || !requirement::program(title, "taskset")? {

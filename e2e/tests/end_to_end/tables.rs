@@ -10,6 +10,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
@@ -41,7 +42,7 @@ fn profile_until(pid: u32, more: &[String], is_enough: impl Fn(&Value) -> bool) 
     }
 }
 
-#[test]
+#[promise(Status, test_all)]
 fn status_names_a_file_without_room_for_its_table_and_the_memory_that_is_enough() -> Result<()> {
     const NAME: &str = "files without room for their tables";
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "clang")? {
@@ -67,7 +68,7 @@ fn status_names_a_file_without_room_for_its_table_and_the_memory_that_is_enough(
     Ok(())
 }
 
-#[test]
+#[promise(Small, test_all)]
 fn tables_that_were_saved_are_read_back_by_the_next_run() -> Result<()> {
     const NAME: &str = "saved tables";
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "clang")? {

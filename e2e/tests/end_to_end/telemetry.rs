@@ -8,6 +8,7 @@ use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use sidewinder_e2e_charts::promql;
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_e2e_support::{http, requirement, sidewinder};
@@ -60,7 +61,7 @@ pub(crate) fn telemetry(port: u16) -> String {
     )
 }
 
-#[test]
+#[promise(Stability)]
 fn metrics_with_a_collectors_name_have_its_types_and_labels() -> Result<()> {
     if !requirement::ebpf("metrics with a Collector's name")? {
         return Ok(());
@@ -114,7 +115,7 @@ fn assert_has_labels_of_dashboard(scraped: &Metrics) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Status)]
 fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
     if !requirement::ebpf("the command, the pages and the metrics")? {
         return Ok(());
@@ -168,7 +169,7 @@ fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
 }
 
 /// What is wrong is said in words, with what to do, and by the exit code.
-#[test]
+#[promise(Status)]
 fn the_status_says_what_is_wrong() -> Result<()> {
     if !requirement::ebpf("the status says what is wrong")? {
         return Ok(());
@@ -203,7 +204,7 @@ fn the_status_says_what_is_wrong() -> Result<()> {
 }
 
 /// What an environment made for another program says has no say in telemetry of our own.
-#[test]
+#[promise(Configuration)]
 fn foreign_variables_change_nothing() -> Result<()> {
     if !requirement::ebpf("foreign variables")? {
         return Ok(());

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload::{CONVOYS, FAULTS, Gated, LADDER, THREADS, WAITS};
 use sidewinder_e2e_support::{paths, received::Received, requirement, sidewinder};
 
@@ -124,7 +125,7 @@ fn shares(screen: &str, name: &str) -> Option<[f64; 2]> {
     })
 }
 
-#[test]
+#[promise(Top)]
 fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> {
     if !requirement::ebpf("the_busiest_functions_and_processes_are_shown_while_they_run")? {
         return Ok(());
@@ -196,7 +197,7 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
 }
 
 /// One of three threads, by its TID: of the others there is nothing, neither on the screen nor in a file.
-#[test]
+#[promise(Top, test_all)]
 fn a_thread_is_shown_or_recorded_alone() -> Result<()> {
     if !requirement::ebpf("a_thread_is_shown_or_recorded_alone")? {
         return Ok(());
@@ -238,7 +239,7 @@ fn keep(name: &str, screen: &str) -> Result<()> {
 }
 
 /// What waits comes first in off-CPU time, and wall time has what runs beside it.
-#[test]
+#[promise(Top)]
 fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
     if !requirement::ebpf("what_threads_wait_for_is_shown_while_they_wait")? {
         return Ok(());
@@ -284,7 +285,7 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
 }
 
 /// The workload touches three times as much memory in one function as in the other.
-#[test]
+#[promise(Top, test_all)]
 fn page_faults_are_shown_by_function_while_they_happen() -> Result<()> {
     if !requirement::ebpf("top of page faults")? {
         return Ok(());
@@ -304,7 +305,7 @@ fn page_faults_are_shown_by_function_while_they_happen() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Top, test_all)]
 fn waits_for_locks_are_shown_by_lock_and_by_function_while_they_happen() -> Result<()> {
     if !requirement::ebpf("top of locks")? {
         return Ok(());
@@ -333,7 +334,7 @@ fn waits_for_locks_are_shown_by_lock_and_by_function_while_they_happen() -> Resu
     Ok(())
 }
 
-#[test]
+#[promise(Top, test_all)]
 fn waits_for_locks_are_shown_by_the_threads_that_end_them() -> Result<()> {
     if !requirement::ebpf("top of wakers")? {
         return Ok(());
@@ -356,7 +357,7 @@ fn waits_for_locks_are_shown_by_the_threads_that_end_them() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Top)]
 fn however_it_ends_the_terminal_is_as_it_was() -> Result<()> {
     if !requirement::ebpf("however_it_ends_the_terminal_is_as_it_was")? {
         return Ok(());
@@ -379,7 +380,7 @@ fn however_it_ends_the_terminal_is_as_it_was() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Top)]
 fn without_a_terminal_it_says_so() -> Result<()> {
     let ended = sidewinder::run(&["top"])?;
     assert_eq!(ended.status.code(), Some(2), "{}", ended.log);

@@ -24,6 +24,7 @@ use sidewinder_e2e_instrumented::service::{Service, Switches};
 use sidewinder_e2e_instrumented::spans::{Stays, Truth};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{log, requirement};
@@ -154,7 +155,7 @@ fn judge(events: &[DecodedEvent<'_>], stays: Option<&Stays>) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(ThreadContext)]
 fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     if !requirement::ebpf("spans of threads")? {
         return Ok(());
@@ -194,7 +195,7 @@ fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(ThreadContext, test_all)]
 fn tasks_that_move_between_threads() -> Result<()> {
     if !requirement::ebpf("spans of tasks")? {
         return Ok(());
@@ -207,7 +208,7 @@ fn tasks_that_move_between_threads() -> Result<()> {
 }
 
 /// The log would cost more than the spans: the functions alone tell the truth, which they do of every event.
-#[test]
+#[promise(ThreadContext, test_all)]
 fn a_span_every_ten_microseconds() -> Result<()> {
     if !requirement::ebpf("short spans")? {
         return Ok(());
@@ -219,7 +220,7 @@ fn a_span_every_ten_microseconds() -> Result<()> {
 }
 
 /// Where it is switched off nothing of it is read.
-#[test]
+#[promise(ThreadContext, test_all)]
 fn no_event_is_linked_where_it_is_switched_off() -> Result<()> {
     if !requirement::ebpf("trace context switched off")? {
         return Ok(());

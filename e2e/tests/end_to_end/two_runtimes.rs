@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Settings, profile_processes};
 use sidewinder_e2e_support::{java, paths, python, requirement};
 use sidewinder_otlp::FrameType;
@@ -147,7 +148,7 @@ fn judge(what: &str, command: Command, chain: &Chain) -> Result<()> {
     bail!("{what}: too few samples")
 }
 
-#[test]
+#[promise(MixedStacks)]
 fn python_within_java() -> Result<()> {
     let test = "Python within Java";
     if !requirement::ebpf(test)? {
@@ -173,7 +174,7 @@ fn python_within_java() -> Result<()> {
     requirement::absent(test, "no CPython to embed here: `apt install python3-dev`, or pyenv")
 }
 
-#[test]
+#[promise(MixedStacks, test_all)]
 fn an_addon_within_node() -> Result<()> {
     let test = "an addon within Node.js";
     let packages = paths::e2e().join("examples/node");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{python, requirement, sidewinder};
 use tempfile::TempDir;
 
@@ -80,7 +81,7 @@ fn checked(program: &Program, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
     }
 }
 
-#[test]
+#[promise(Names, test_all)]
 fn code_of_node_without_names_is_reported_with_the_switch_that_names_it() -> Result<()> {
     let title = "unnamed code of node";
     if !requirement::ebpf(title)? || !requirement::program(title, "node")? {
@@ -114,7 +115,7 @@ fn code_of_node_without_names_is_reported_with_the_switch_that_names_it() -> Res
 }
 
 /// Of a program that starts with the recording, the first samples are from before the tables of `node` are built.
-#[test]
+#[promise(Names, test_all)]
 fn samples_from_before_functions_were_known_ask_for_more_time_and_no_switch() -> Result<()> {
     let title = "first samples of node";
     if !requirement::ebpf(title)? || !requirement::program(title, "node")? {
@@ -141,7 +142,7 @@ fn samples_from_before_functions_were_known_ask_for_more_time_and_no_switch() ->
     Ok(())
 }
 
-#[test]
+#[promise(Names)]
 fn functions_of_python_are_read_by_check_and_none_is_reported_as_unnamed() -> Result<()> {
     let title = "names of Python";
     if !requirement::python(title)? {
@@ -163,7 +164,7 @@ fn functions_of_python_are_read_by_check_and_none_is_reported_as_unnamed() -> Re
 }
 
 /// Root without the right to read other users' processes: as a sidecar without `SYS_PTRACE`.
-#[test]
+#[promise(Names)]
 fn a_privilege_that_is_missing_is_named() -> Result<()> {
     let title = "memory of Python that can't be read";
     if !requirement::python(title)? || !requirement::program(title, "setpriv")? {
@@ -194,7 +195,7 @@ fn a_privilege_that_is_missing_is_named() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Names)]
 fn a_process_that_does_not_exist_is_an_error() -> Result<()> {
     let mut child = Command::new("true").spawn()?;
     let pid = child.id().to_string();
@@ -206,7 +207,7 @@ fn a_process_that_does_not_exist_is_an_error() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Names, test_all)]
 fn code_without_symbols_is_listed_with_its_build_id_and_its_package() -> Result<()> {
     if !requirement::ebpf("a recording of a stripped program")? {
         return Ok(());

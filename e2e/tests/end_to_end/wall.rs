@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Profiled, Settings, Switch, profile_processes};
 use sidewinder_e2e_support::{requirement, workload};
 use sidewinder_otlp::decode::DecodedEvent;
@@ -250,7 +251,7 @@ fn profile_states(
 const GROUPS: [&str; 8] = ["asleep", "dozes", "busy", "pingpong", "moves", "spawner", "vfork", "stopped"];
 
 /// All intervals are sampled, so that nothing but the accounts counts.
-#[test]
+#[promise(Wall)]
 fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());
@@ -271,7 +272,7 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
 
 /// With tens of thousands of switches a second, of which one in a hundred is sampled: what the samples of a thread stand for follows
 /// its accounts. Without that, the threads `pingpong` had 3% to 5% too much: a wait of some microseconds is longer where it is sampled.
-#[test]
+#[promise(Wall, test_all)]
 fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());

@@ -15,6 +15,7 @@ use object::elf::{SHT_DYNSYM, SHT_RELA, SHT_STRTAB, SHT_SYMTAB};
 use serde_json::Value;
 use sidewinder_e2e_support::elf_writer::{CODE_OFFSET, ElfWriter, Section};
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{LADDER, MAPS_CODE};
@@ -191,7 +192,7 @@ fn profile_beside_within(
     Ok(())
 }
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn files_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
     const NAME: &str = "files that are bombs";
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "xz")? {
@@ -208,7 +209,7 @@ fn files_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn mappings_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
     const NAME: &str = "processes with many mappings";
     const PROCESSES: usize = 8;
@@ -229,10 +230,12 @@ fn processes_with_mappings(count: usize, folder: &Path) -> Result<Command> {
     MAPS_CODE.command(&std::iter::once("60000".to_owned()).chain(paths).collect::<Vec<_>>())
 }
 
-#[test]
-#[ignore = "takes ten minutes: cargo test --profile bench --workspace --test measured bombs -- --ignored"]
+#[promise(PodMemory, test_all)]
 fn all_together_leave_a_sidecar_alive_for_ten_minutes() -> Result<()> {
     const NAME: &str = "all bombs together";
+    if std::env::var_os("SIDEWINDER_WHOLE_BOMBS").is_none() {
+        return requirement::elsewhere(NAME, "make bombs");
+    }
     if !requirement::ebpf(NAME)? || !requirement::program(NAME, "xz")? {
         return Ok(());
     }

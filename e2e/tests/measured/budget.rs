@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::StolenTime;
 use sidewinder_e2e_support::recording::{Said, record};
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -36,7 +37,7 @@ fn record_all(programs: &[String], turn_seconds: f64, budget_mib: u64) -> Result
     Ok((recording.said, SAMPLES_PER_SECOND * stolen.elapsed_ns() / 1_000_000_000))
 }
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn with_half_of_the_working_set_tables_are_evicted_and_come_back_while_no_more_is_missed() -> Result<()> {
     if !requirement::ebpf("half of the working set")? {
         return Ok(());
@@ -79,7 +80,7 @@ const MEASURED: Duration = Duration::from_secs(5);
 const LARGE_COMPLETE_MIN: f64 = 0.98;
 const LARGE_STACKS_MIN: u64 = 100;
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_that_run() -> Result<()> {
     const TEST: &str = "large files";
     if !requirement::ebpf(TEST)? || !requirement::program(TEST, "node")? {

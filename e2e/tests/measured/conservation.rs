@@ -10,6 +10,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::observe::{self, BpfStats};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::StolenTime;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -21,7 +22,7 @@ const SAMPLES_PER_SECOND: u64 = 997;
 /// Interrupts that end without an event: out of the configured scope, or lost and counted.
 const WITHOUT_EVENT: [&str; 6] = ["out_of_scope", "idle", "kernel_thread", "busy", "ring_full", "missed"];
 
-#[test]
+#[promise(InterruptsWithoutProgram)]
 fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result<()> {
     if !requirement::ebpf("conservation")? {
         return Ok(());
@@ -80,7 +81,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
 
 /// All that goes wrong at once: every CPU busy with processes that are over at once, ten times the usual rate, and a
 /// receiver that stands still for four seconds while its rings of a few pages fill up.
-#[test]
+#[promise(OneOutcome)]
 fn in_a_storm_with_a_receiver_that_stands_still_every_interrupt_is_counted() -> Result<()> {
     if !requirement::ebpf("conservation in a storm")? {
         return Ok(());
@@ -132,7 +133,7 @@ fn assert_little_is_missed(summary: &Summary, stolen_ns: u64) {
 
 /// The same of a daemon, through a Collector and into the file that this writes: each event is there, with the outcome
 /// under which its interrupt was counted.
-#[test]
+#[promise(OneOutcome)]
 fn the_witness_the_outcomes_and_the_collectors_file_agree() -> Result<()> {
     if !requirement::ebpf("conservation through a Collector")? {
         return Ok(());

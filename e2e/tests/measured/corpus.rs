@@ -4,6 +4,7 @@ use anyhow::Result;
 use sidewinder_e2e_corpus::{self as corpus, PROGRAMS, Table};
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 
 const SECONDS: u32 = 2;
@@ -15,7 +16,7 @@ const SETTLED_SHARE: f64 = 0.9995;
 /// on a busy machine tables are late.
 const COMPLETE_SHARE: f64 = 0.9;
 
-#[test]
+#[promise(KernelUnwinding, test_all)]
 fn stacks_of_every_sort_of_program_are_complete_and_none_was_never_there() -> Result<()> {
     if !requirement::ebpf("the corpus")? {
         return Ok(());

@@ -12,6 +12,7 @@ use serde_json::Value;
 use sidewinder_e2e_pod::application::{APP_USER, AS_THE_SAME_USER, configuration, security};
 use sidewinder_e2e_pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::collector::{Collector, Setup};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{java, requirement};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::AttributeValue;
@@ -51,7 +52,7 @@ fn application(home: &Path, classes: &Path) -> ContainerSpec {
     }
 }
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn beside_fifty_java_virtual_machines_a_container_of_64_mib_names_their_methods() -> Result<()> {
     let test = "fifty Java virtual machines";
     if !sidewinder_e2e_pod::are_possible(test)? {

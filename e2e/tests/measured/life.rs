@@ -17,6 +17,7 @@ use sidewinder_e2e_pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityCont
 use sidewinder_e2e_support::collector::{Collector, Setup};
 use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::observe::{self, BpfObject};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload;
 
 /// What a kubelet leaves a sidecar after the application's end.
@@ -59,7 +60,7 @@ fn terminate(sidecar: &mut Sidecar) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(PodTests)]
 fn within_two_seconds_of_sigterm_everything_sampled_has_been_delivered() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("SIGTERM")? {
         return Ok(());
@@ -95,7 +96,7 @@ fn compiler(source: &Path) -> Result<ContainerSpec> {
     Ok(spec)
 }
 
-#[test]
+#[promise(PodTests, test_all)]
 fn within_two_seconds_of_sigterm_it_is_gone_though_nobody_takes_what_was_sampled() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("SIGTERM with a dead Collector")? {
         return Ok(());
@@ -129,7 +130,7 @@ fn bpf_objects() -> BTreeSet<BpfObject> {
     programs.chain(maps).chain(links).collect()
 }
 
-#[test]
+#[promise(PodTests)]
 fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("a sidecar that is killed")? {
         return Ok(());
@@ -173,7 +174,7 @@ fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() ->
 /// A program that takes memory until it has none left.
 const GREEDY: &str = "/usr/bin/tail";
 
-#[test]
+#[promise(PodTests, test_all)]
 fn an_application_that_is_killed_for_its_memory_is_sampled_until_then_and_when_it_comes_again() -> Result<()>
 {
     if !sidewinder_e2e_pod::are_possible("an application without memory")? {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_e2e_support::{collector, observe, paths, programs, requirement, sidewinder};
@@ -18,7 +19,7 @@ const LIMIT_MIB: u64 = 48;
 /// Minutes, scaled down: at 4999 Hz as much is queued as in 50 minutes at the 20 Hz of the default.
 const DEAD_FOR: Duration = Duration::from_secs(12);
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn with_everything_on_and_a_dead_collector_memory_stays_within_its_limit() -> Result<()> {
     if !requirement::ebpf("memory with a dead Collector")? {
         return Ok(());
@@ -68,7 +69,7 @@ const RECORDING_MIB: u64 = 24;
 const RECORDING_KIB_PER_FURTHER_CPU: u64 = 528;
 const RECORDED: Duration = Duration::from_secs(4);
 
-#[test]
+#[promise(Small)]
 fn a_recording_of_one_small_program_takes_little_memory() -> Result<()> {
     if !requirement::ebpf("memory of a recording")? {
         return Ok(());
@@ -128,7 +129,7 @@ fn busy_node(folder: &Path) -> Result<Group> {
     Ok(Group(command.spawn().context("cannot run sh")?))
 }
 
-#[test]
+#[promise(Node, test_all)]
 fn a_node_full_of_large_programs_is_profiled_within_the_limit_and_each_has_a_table() -> Result<()> {
     if !requirement::ebpf("memory on a busy node")? {
         return Ok(());

@@ -18,6 +18,7 @@ use sidewinder_e2e_pod::{
 use sidewinder_e2e_support::cgroup;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings, is_degraded};
@@ -245,19 +246,19 @@ fn only_the_own_pod(test: &str, security: &SecurityContext) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(OnePod)]
 fn a_sidecar_as_root_sees_all_of_its_pod_and_nothing_of_a_neighbour_that_runs_the_same_file() -> Result<()> {
     only_the_own_pod("a sidecar as root", &security(0, &WITH_OTHER_USERS))
 }
 
-#[test]
+#[promise(OnePod, test_all)]
 fn a_sidecar_as_the_applications_user_sees_the_same() -> Result<()> {
     only_the_own_pod("a sidecar as the application's user", &security(APP_USER, &AS_THE_SAME_USER))
 }
 
 /// The events of containers keep a neighbour out by themselves. Here only the programs' own look at who runs does: whoever
 /// can't see its own cgroup gets the events of every task.
-#[test]
+#[promise(OnePod, test_all)]
 fn a_sidecar_that_hears_of_every_task_sees_the_same() -> Result<()> {
     let security =
         SecurityContext { masked_paths: vec!["/sys/fs/cgroup"], ..security(APP_USER, &AS_THE_SAME_USER) };

@@ -4,6 +4,7 @@
 //! but for one at each end of a time on a CPU. Each case lasts until there are about 300 of them or more.
 
 use anyhow::Result;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{requirement, session, workload};
 
 fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()> {
@@ -21,32 +22,32 @@ fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()
     Ok(())
 }
 
-#[test]
+#[promise(OneOutcome, test_all)]
 fn one_thread_at_19_hz() -> Result<()> {
     assert_rate(19, 1, 16)
 }
 
-#[test]
+#[promise(OneOutcome, test_all)]
 fn eight_threads_at_19_hz() -> Result<()> {
     assert_rate(19, 8, 8)
 }
 
-#[test]
+#[promise(OneOutcome, test_all)]
 fn one_thread_at_97_hz() -> Result<()> {
     assert_rate(97, 1, 4)
 }
 
-#[test]
+#[promise(OneOutcome)]
 fn eight_threads_at_97_hz() -> Result<()> {
     assert_rate(97, 8, 4)
 }
 
-#[test]
+#[promise(OneOutcome, test_all)]
 fn one_thread_at_997_hz() -> Result<()> {
     assert_rate(997, 1, 2)
 }
 
-#[test]
+#[promise(OneOutcome, test_all)]
 fn eight_threads_at_997_hz() -> Result<()> {
     assert_rate(997, 8, 2)
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use sidewinder_e2e_support::counts::Counts;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::recording::{Said, record};
 use sidewinder_e2e_support::{requirement, workload};
 
@@ -25,17 +26,17 @@ fn assert_complete(mode: &str, count: u32) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Node)]
 fn two_thousand_processes() -> Result<()> {
     assert_complete("idle", 2_000)
 }
 
-#[test]
+#[promise(Node, test_all)]
 fn a_process_with_65_000_mappings() -> Result<()> {
     assert_complete("mappings", 65_000)
 }
 
-#[test]
+#[promise(Node, test_all)]
 fn five_hundred_execs_a_second() -> Result<()> {
     assert_complete("execs", 500)
 }

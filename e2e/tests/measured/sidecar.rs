@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sidewinder_e2e_corpus::{PROGRAMS, SidecarResult, SidecarRun, profile_beside};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::SIDECAR_MEMORY_BYTES;
 
@@ -46,18 +47,18 @@ fn check(name: &str, late_share: f64) -> Result<()> {
 }
 
 /// Its table is made of Go's, which has 8 MB.
-#[test]
+#[promise(PodMemory)]
 fn gos_compiler_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
     check("go-vet", LATE_SHARE_OF_SHORT_PROCESSES)
 }
 
 /// Node.js has 26 MB of code, 1 MB of which nothing describes.
-#[test]
+#[promise(PodMemory, test_all)]
 fn node_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
     check("node", LATE_SHARE)
 }
 
-#[test]
+#[promise(PodMemory, test_all)]
 fn java_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
     check("java", LATE_SHARE)
 }

@@ -11,6 +11,7 @@ use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::received::{Received, in_user_mode};
 use sidewinder_e2e_support::recording::record;
@@ -55,7 +56,7 @@ fn assert_complete(name: &str, session: &Session, at_least: f64) {
     assert!(share >= at_least, "{name}: {complete} of {all}");
 }
 
-#[test]
+#[promise(NoRestart)]
 fn a_thousand_processes_of_5_ms_lose_no_interrupt_and_no_stack() -> Result<()> {
     if !requirement::ebpf("1,000 processes of 5 ms")? {
         return Ok(());
@@ -86,7 +87,7 @@ fn profile_copies(program: &Program) -> Result<Session> {
 /// walks hardly any is complete.
 const NEW_PROGRAMS_COMPLETE_SHARE: f64 = 0.96;
 
-#[test]
+#[promise(NoRestart)]
 fn programs_never_seen_before_have_complete_stacks_from_their_first_sample() -> Result<()> {
     if !requirement::ebpf("100 programs that were never seen before")? {
         return Ok(());
@@ -97,7 +98,7 @@ fn programs_never_seen_before_have_complete_stacks_from_their_first_sample() -> 
 
 /// Such a walk is done later, from what was kept of either stack, of about 490. Without the second one three quarters of
 /// them are cut.
-#[test]
+#[promise(NoRestart, test_all)]
 fn programs_never_seen_before_that_work_on_another_stack_have_complete_stacks() -> Result<()> {
     if !requirement::ebpf("100 programs that work on another stack")? {
         return Ok(());
@@ -133,7 +134,7 @@ fn run_many_times(program: &str, count: u32) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Node, test_all)]
 fn processes_of_50_ms_that_a_pattern_selects_lose_no_interrupt_and_no_stack() -> Result<()> {
     let name = "processes of 50 ms by the path of their program";
     if !requirement::ebpf(name)? {
@@ -164,7 +165,7 @@ fn processes_of_50_ms_that_a_pattern_selects_lose_no_interrupt_and_no_stack() ->
 
 /// The eBPF programs know a program by its file, and list its processes at their exec. When the file gets another path, the receiver
 /// leaves out what is sampled until it finds out.
-#[test]
+#[promise(Node, test_all)]
 fn a_selected_program_that_is_renamed_is_out_of_scope_from_its_next_process_on() -> Result<()> {
     let name = "a selected program that is renamed";
     if !requirement::ebpf(name)? {
@@ -202,7 +203,7 @@ const NAMED_SHARE: f64 = 0.95;
 const ENDS: [&str; 2] = ["[exec]", "[exiting]"];
 
 /// They end before their memory is read, so their functions come with their stacks.
-#[test]
+#[promise(CPython, test_all)]
 fn processes_of_python_that_live_for_50_ms_have_their_frames_and_names() -> Result<()> {
     let name = "processes of Python that live for 50 ms";
     if !requirement::python(name)? {

@@ -9,11 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sidewinder_e2e_charts::{self as charts, promql, tool};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{collector, paths, sidewinder};
 
 use super::{chart, helms, manifests, values};
 
-#[test]
+#[promise(Charts)]
 fn helm_3_and_4_find_no_fault_with_the_charts() -> Result<()> {
     for helm in helms("helm_3_and_4_find_no_fault_with_the_charts")? {
         let lint = |chart: &Path, arguments: &[&str]| {
@@ -29,7 +30,7 @@ fn helm_3_and_4_find_no_fault_with_the_charts() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Charts, test_all)]
 fn each_unit_test_of_the_charts_passes() -> Result<()> {
     let Some(unittest) = tool("each_unit_test_of_the_charts_passes", "helm-unittest")? else { return Ok(()) };
     let said = run(Command::new(unittest).arg("--strict").arg(chart()))?;
@@ -37,7 +38,7 @@ fn each_unit_test_of_the_charts_passes() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Charts, test_all)]
 fn each_example_is_valid_from_kubernetes_1_29_to_1_37() -> Result<()> {
     let Some(packages) = tool("each_example_is_valid_from_kubernetes_1_29_to_1_37", "python")? else {
         return Ok(());
@@ -60,7 +61,7 @@ fn each_example_is_valid_from_kubernetes_1_29_to_1_37() -> Result<()> {
 }
 
 /// `--set` makes text of a number that is not whole; the chart's schema and Sidewinder take that.
-#[test]
+#[promise(Charts, test_all)]
 fn a_fraction_that_helm_sets_holds() -> Result<()> {
     for helm in helms("a_fraction_that_helm_sets_holds")? {
         let values = chart().join("ci/daemonset-values.yaml").display().to_string();
@@ -111,7 +112,7 @@ fn unescaped(value: &str) -> String {
     text.replace("$$", "$")
 }
 
-#[test]
+#[promise(Charts)]
 fn each_configuration_in_the_examples_holds() -> Result<()> {
     let mut held = 0;
     for (of, manifest) in manifests()? {
@@ -135,7 +136,7 @@ fn each_configuration_in_the_examples_holds() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Charts)]
 fn a_collector_takes_the_configurations_of_the_examples() -> Result<()> {
     let collector = collector::build(collector::Version::Oldest)?;
     let mut held = 0;
@@ -155,7 +156,7 @@ fn a_collector_takes_the_configurations_of_the_examples() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Status)]
 fn alerts_and_dashboards_ask_for_metrics_that_exist() -> Result<()> {
     let known = fs::read_to_string(paths::repository().join("docs/metrics.md"))?;
     let rules: Vec<_> = manifests()?.iter().flat_map(|(_, manifest)| promql::of_rules(manifest)).collect();

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sidewinder_e2e_charts::{self as charts, tool};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 
 use crate::cluster::pod;
@@ -70,7 +71,7 @@ fn service_name(pod: &Value) -> Result<&str> {
     variable.and_then(|variable| variable["value"].as_str()).with_context(|| format!("no service in {pod}"))
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn the_engine_of_kyverno_adds_the_sidecar_and_leaves_the_rest_of_the_pod() -> Result<()> {
     let test = "the_engine_of_kyverno_adds_the_sidecar_and_leaves_the_rest_of_the_pod";
     let Some(kyverno) = kyverno(test)? else { return Ok(()) };
@@ -98,7 +99,7 @@ fn the_engine_of_kyverno_adds_the_sidecar_and_leaves_the_rest_of_the_pod() -> Re
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn the_engine_of_kyverno_names_the_service_by_what_the_pod_has() -> Result<()> {
     let test = "the_engine_of_kyverno_names_the_service_by_what_the_pod_has";
     let Some(kyverno) = kyverno(test)? else { return Ok(()) };
@@ -142,7 +143,7 @@ fn the_engine_of_kyverno_names_the_service_by_what_the_pod_has() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn the_engine_of_kyverno_leaves_alone_what_could_not_be_profiled() -> Result<()> {
     let test = "the_engine_of_kyverno_leaves_alone_what_could_not_be_profiled";
     let Some(kyverno) = kyverno(test)? else { return Ok(()) };

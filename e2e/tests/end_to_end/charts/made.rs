@@ -10,6 +10,7 @@ use serde_json::Value;
 use sidewinder_e2e_charts::{self as charts, described, hold, template, tool};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::promise::promise;
 
 use super::{by_template, chart, copy, examples, helms, of_user};
 
@@ -20,7 +21,7 @@ const TYPES: &str = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-st
 /// What a package of the chart has of the library, besides the templates.
 const PACKED: [&str; 4] = ["Chart.yaml", "values.yaml", "values.schema.json", ".helmignore"];
 
-#[test]
+#[promise(Charts)]
 fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
     let Some(packages) = tool("schemas_and_readmes_say_what_values_yaml_says", "python")? else {
         return Ok(());
@@ -50,7 +51,7 @@ const OF_ITS_OWN: [&str; 6] = [
     "resources",
 ];
 
-#[test]
+#[promise(Charts)]
 fn a_value_of_the_library_means_the_same_in_the_chart() -> Result<()> {
     let by_path = |name: &str| -> Result<BTreeMap<String, _>> {
         let values = described(&charts::folder().join(name).join("values.yaml"))?;
@@ -78,7 +79,7 @@ fn a_value_of_the_library_means_the_same_in_the_chart() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Stability)]
 fn versions_are_those_of_the_release() -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     for name in CHARTS {
@@ -95,7 +96,7 @@ fn versions_are_those_of_the_release() -> Result<()> {
 
 /// The chart's folder has the library by a link, so that Helm takes the folder as it is. A package has the library itself, and
 /// so has what Helm makes of `Chart.lock`, from the folder beside: no network.
-#[test]
+#[promise(Charts)]
 fn the_library_in_the_chart_is_the_library() -> Result<()> {
     for helm in helms("the_library_in_the_chart_is_the_library")? {
         let copy = copy()?;
@@ -120,7 +121,7 @@ fn the_library_in_the_chart_is_the_library() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Charts, test_all)]
 fn examples_are_what_helm_3_and_4_render() -> Result<()> {
     for helm in helms("examples_are_what_helm_3_and_4_render")? {
         let mut rendered = Vec::new();
@@ -162,13 +163,13 @@ fn hold_made(test: &str, source: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Injection)]
 fn the_policy_of_kyverno_is_made_from_the_library() -> Result<()> {
     let folder = charts::folder().join("kyverno");
     hold_made("the_policy_of_kyverno_is_made_from_the_library", &folder.join("source"), &folder)
 }
 
-#[test]
+#[promise(Charts)]
 fn the_kustomize_component_is_made_from_the_library() -> Result<()> {
     let test = "the_kustomize_component_is_made_from_the_library";
     let folder = charts::folder().join("kustomize");

@@ -5,10 +5,11 @@ use std::fs;
 use anyhow::{Result, ensure};
 use sidewinder_e2e_charts::{self as charts, template};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 
 use super::{chart, copy_of_user, helms};
 
-#[test]
+#[promise(Charts, test_all)]
 fn a_wrong_value_is_refused_by_its_path() -> Result<()> {
     let wrong = [
         ("image.repo=x", "image"),
@@ -48,7 +49,7 @@ const PODS_REFUSED: [(&str, &str, &str); 5] = [
     ("runAsUser: 1000", "runAsUser: 0", "set runAs to root"),
 ];
 
-#[test]
+#[promise(PodCapabilities)]
 fn a_pod_in_which_a_sidecar_would_see_nothing_is_refused() -> Result<()> {
     for helm in helms("a_pod_in_which_a_sidecar_would_see_nothing_is_refused")? {
         let (_copy, folder) = copy_of_user(&helm, &charts::folder().join("sidewinder-lib/examples/shop"))?;

@@ -12,6 +12,7 @@ use sidewinder_e2e_pod::Cgroup;
 use sidewinder_e2e_support::cgroup;
 use sidewinder_e2e_support::collector::{Collector, KubernetesSetup, Setup};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
@@ -28,7 +29,7 @@ const CONTAINERS: [&str; 2] = ["shop", "cache"];
 /// What each process has to do.
 const SECONDS_AND_DEPTH: [&str; 2] = ["3", "10"];
 
-#[test]
+#[promise(Cluster, test_all)]
 fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_containers() -> Result<()> {
     let test = "a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_containers";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sidewinder_e2e_charts::tool;
 use sidewinder_e2e_cluster::Cluster;
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 
 use super::{install, pod};
 use crate::telemetry::until;
@@ -42,7 +43,7 @@ fn names(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect()
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn a_pod_with_the_label_gets_a_native_sidecar_and_shares_its_processes() -> Result<()> {
     let test = "a_pod_with_the_label_gets_a_native_sidecar_and_shares_its_processes";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };
@@ -100,7 +101,7 @@ fn a_pod_with_the_label_gets_a_native_sidecar_and_shares_its_processes() -> Resu
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn init_containers_volumes_and_pull_secrets_of_the_pod_stay_before_ours() -> Result<()> {
     let test = "init_containers_volumes_and_pull_secrets_of_the_pod_stay_before_ours";
     let values = "examples/injector-with-queue/values.yaml";
@@ -127,7 +128,7 @@ fn init_containers_volumes_and_pull_secrets_of_the_pod_stay_before_ours() -> Res
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn pods_that_do_not_ask_for_it_or_could_not_be_profiled_are_left_as_they_are() -> Result<()> {
     let test = "pods_that_do_not_ask_for_it_or_could_not_be_profiled_are_left_as_they_are";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };
@@ -154,7 +155,7 @@ fn pods_that_do_not_ask_for_it_or_could_not_be_profiled_are_left_as_they_are() -
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn two_capabilities_are_given_where_the_pod_names_the_user_and_group_of_its_app() -> Result<()> {
     let test = "two_capabilities_are_given_where_the_pod_names_the_user_and_group_of_its_app";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };
@@ -199,7 +200,7 @@ fn two_capabilities_are_given_where_the_pod_names_the_user_and_group_of_its_app(
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn the_service_is_named_by_annotation_labels_owner_or_pod_in_this_order() -> Result<()> {
     let test = "the_service_is_named_by_annotation_labels_owner_or_pod_in_this_order";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };
@@ -248,7 +249,7 @@ fn the_service_is_named_by_annotation_labels_owner_or_pod_in_this_order() -> Res
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn a_configuration_reaches_the_sidecar_as_it_was_written() -> Result<()> {
     let test = "a_configuration_reaches_the_sidecar_as_it_was_written";
     // What would end a text of CEL, at its end and within, and what kubelet takes for a variable.
@@ -273,7 +274,7 @@ fn as_kubelet(value: &str) -> String {
     value.replace("$$", "$")
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn where_pod_security_would_refuse_the_sidecar_the_app_is_admitted_without_it() -> Result<()> {
     let test = "where_pod_security_would_refuse_the_sidecar_the_app_is_admitted_without_it";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };
@@ -308,7 +309,7 @@ fn where_pod_security_would_refuse_the_sidecar_the_app_is_admitted_without_it() 
     Ok(())
 }
 
-#[test]
+#[promise(Injection, test_all)]
 fn a_policy_that_fails_does_not_keep_a_pod_from_being_created() -> Result<()> {
     let test = "a_policy_that_fails_does_not_keep_a_pod_from_being_created";
     let Some(cluster) = with_injector(test, "ci/injector-values.yaml", &[])? else { return Ok(()) };

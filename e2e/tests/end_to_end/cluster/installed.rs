@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sidewinder_e2e_charts as charts;
 use sidewinder_e2e_cluster::Cluster;
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 
 use super::install;
 use crate::charts::{chart, copy_of_user, helms, manifests};
@@ -12,7 +13,7 @@ use crate::charts::{chart, copy_of_user, helms, manifests};
 /// Kinds that others bring.
 const OF_OPERATORS: [&str; 3] = ["PodMonitor", "PrometheusRule", "SecurityContextConstraints"];
 
-#[test]
+#[promise(Cluster, test_all)]
 fn each_manifest_of_the_examples_is_taken() -> Result<()> {
     let Some(cluster) = Cluster::start("each_manifest_of_the_examples_is_taken")? else { return Ok(()) };
     for namespace in ["profiling", "observability", "shop"] {
@@ -37,7 +38,7 @@ fn each_manifest_of_the_examples_is_taken() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Cluster, test_all)]
 fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
     let test = "helm_installs_upgrades_and_uninstalls_each_mode";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
@@ -87,7 +88,7 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Cluster, test_all)]
 fn helm_installs_a_chart_that_uses_the_library() -> Result<()> {
     let test = "helm_installs_a_chart_that_uses_the_library";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
@@ -106,7 +107,7 @@ fn helm_installs_a_chart_that_uses_the_library() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Cluster, test_all)]
 fn an_injector_whose_sidecar_the_api_server_would_refuse_is_not_installed() -> Result<()> {
     let test = "an_injector_whose_sidecar_the_api_server_would_refuse_is_not_installed";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
@@ -142,7 +143,7 @@ fn refusal(installed: Result<String>) -> String {
     said.rsplit("ended with").next().unwrap_or_default().to_owned()
 }
 
-#[test]
+#[promise(Cluster, test_all)]
 fn a_daemonset_that_could_not_start_is_not_installed() -> Result<()> {
     let test = "a_daemonset_that_could_not_start_is_not_installed";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };

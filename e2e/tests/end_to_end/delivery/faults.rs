@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
 use sidewinder_config::{Compression, Retry, TlsClient};
 use sidewinder_e2e_support::collector::{Collector, Setup, free_ports};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_otlp::send::{
@@ -30,7 +31,7 @@ fn stopped_for() -> Duration {
     Duration::from_secs(if whole { 60 } else { 2 })
 }
 
-#[test]
+#[promise(Delivery)]
 fn a_collector_that_is_killed_and_comes_back_has_everything() -> Result<()> {
     for protocol in BOTH {
         let mut collector = Collector::start()?;
@@ -51,7 +52,7 @@ fn a_collector_that_is_killed_and_comes_back_has_everything() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn a_collector_that_is_stopped_for_a_while_has_everything() -> Result<()> {
     for protocol in BOTH {
         let collector = Collector::start()?;
@@ -77,7 +78,7 @@ fn a_collector_that_is_stopped_for_a_while_has_everything() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn a_connection_that_is_slow_broken_garbled_or_half_closed_costs_nothing() -> Result<()> {
     for protocol in BOTH {
         for (conduct, times) in [
@@ -109,7 +110,7 @@ fn a_connection_that_is_slow_broken_garbled_or_half_closed_costs_nothing() -> Re
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn a_request_beyond_the_collectors_limit_is_cut_until_it_fits() -> Result<()> {
     for protocol in BOTH {
         let collector = Collector::set_up(Setup { max_request_mib: Some(1), ..Setup::default() })?;
@@ -141,7 +142,7 @@ impl Resolve for Names {
     }
 }
 
-#[test]
+#[promise(Delivery)]
 fn a_name_that_comes_to_mean_another_collector_is_followed() -> Result<()> {
     let (mut first, second) = (Collector::start()?, Collector::start()?);
     let port = Arc::new(Mutex::new(first.ports()[0]));
@@ -170,7 +171,7 @@ fn a_name_that_comes_to_mean_another_collector_is_followed() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn what_a_dead_receiver_costs_is_counted_by_its_reason() -> Result<()> {
     let [port] = free_ports()?;
     let way = Way::plain(Protocol::Grpc, format!("127.0.0.1:{port}"));
@@ -214,7 +215,7 @@ impl Drop for TinyDisk<'_> {
     }
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn what_a_full_disk_does_not_take_is_counted_and_the_rest_is_sent_in_the_end() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let Some(disk) = TinyDisk::mount(folder.path())? else { return Ok(()) };

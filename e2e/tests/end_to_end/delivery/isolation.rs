@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_otlp::send::Exporter;
 
 use super::ledger::Source;
@@ -37,7 +38,7 @@ fn median_delay(live: &[Exporter], dead: &[Exporter], source: &mut Source) -> Re
     Ok(delays[REPORTS / 2])
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn of_three_exporters_a_dead_one_holds_the_others_back_by_less_than_100_ms() -> Result<()> {
     let collector = Collector::start()?;
     let live = [

@@ -14,6 +14,7 @@ use sidewinder_otlp::send::{Counts, State};
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions};
 use sidewinder_profile::{Dictionary, FrameType, Line, LinkIndex, Location, Value, key};
 
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 
 const START_UNIX_NS: u64 = 1_700_000_000_000_000_000;
@@ -176,7 +177,7 @@ impl fmt::Display for Row {
 mod tests {
     use super::*;
 
-    #[test]
+    #[promise(Delivery)]
     fn the_events_of_a_report_are_those_that_were_made() {
         let mut source = Source::default();
         let reports = [source.report(100), source.report(50)];
@@ -188,7 +189,7 @@ mod tests {
         assert!(!row.without(State::Delivered).balances());
     }
 
-    #[test]
+    #[promise(Delivery)]
     fn what_does_not_arrive_or_was_never_made_shows() {
         let (mut source, mut stranger) = (Source::default(), Source::default());
         let report = source.report(10);

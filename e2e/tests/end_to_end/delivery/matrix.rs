@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use sidewinder_config::{Compression, Retry};
 use sidewinder_e2e_support::collector::{Collector, Setup, Version};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_otlp::send::{Counts, State};
 use tonic::Status;
 use tonic::body::Body;
@@ -78,7 +79,7 @@ fn assert_arrives(version: Version, security: Security) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn what_arrives_at_a_collector_is_what_was_sent() -> Result<()> {
     for security in [Security::Plain, Security::Tls, Security::MutualTls, Security::UnixSocket] {
         assert_arrives(Version::of_run(), security)?;
@@ -86,7 +87,7 @@ fn what_arrives_at_a_collector_is_what_was_sent() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn what_arrives_at_the_newest_collector_is_what_was_sent() -> Result<()> {
     for security in [Security::Plain, Security::MutualTls] {
         assert_arrives(Version::Newest, security)?;
@@ -124,7 +125,7 @@ fn assert_incompatible((counts, reason): &(Counts, String)) {
     assert!(reason.contains("we send 1") && reason.contains("supported version is 1"), "{reason}");
 }
 
-#[test]
+#[promise(Backends)]
 fn a_collector_that_refuses_a_request_for_its_version_is_understood() -> Result<()> {
     let collector = Collector::set_up(Setup { version: Version::Newest, ..Setup::default() })?;
     let [grpc_port, http_port] = collector.ports();
@@ -145,7 +146,7 @@ fn a_collector_that_refuses_a_request_for_its_version_is_understood() -> Result<
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn a_certificate_that_will_not_do_is_told_and_nothing_is_sent() -> Result<()> {
     let (authority, other) = (Authority::new()?, Authority::new()?);
     let (trusted, distrusted) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -178,7 +179,7 @@ fn a_certificate_that_will_not_do_is_told_and_nothing_is_sent() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn certificates_that_are_replaced_on_both_sides_are_used_for_the_next_connection() -> Result<()> {
     let (server, client) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let place = |authority: &Authority| -> Result<()> {

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::Settings;
 use sidewinder_e2e_support::sidewinder::Running;
@@ -58,7 +59,7 @@ fn different_events(received: &Received) -> u64 {
     events.collect::<HashSet<_>>().len() as u64
 }
 
-#[test]
+#[promise(Delivery, test_all)]
 fn what_was_written_before_a_kill_is_sent_after_it() -> Result<()> {
     if !requirement::ebpf("a profiler that is killed")? {
         return Ok(());

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use sidewinder_config::Retry;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_otlp::send::{Exporter, ExporterOptions, State};
 use tonic::Code;
@@ -60,7 +61,7 @@ impl Expected {
     }
 }
 
-#[test]
+#[promise(Delivery)]
 fn whatever_a_grpc_server_answers_is_accounted_for() -> Result<()> {
     let runtime = runtime()?;
     let soon = Duration::from_millis(200);
@@ -123,7 +124,7 @@ fn whatever_a_grpc_server_answers_is_accounted_for() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(Delivery)]
 fn whatever_an_http_server_answers_is_accounted_for() -> Result<()> {
     let runtime = runtime()?;
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3));

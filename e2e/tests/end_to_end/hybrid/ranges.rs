@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder;
 
 /// How the mode of such a range begins.
@@ -61,7 +62,7 @@ impl FramePointerRanges {
 mod tests {
     use super::*;
 
-    #[test]
+    #[promise(HybridUnwinding)]
     fn only_ranges_walked_by_frame_pointers_count() -> Result<()> {
         let lines =
             "0x10\t0x14\ttable: leaf\n0x14\t0x20\tframe pointer: proven by the rows\n0x20\t0x30\tnone: gap\n";
@@ -71,7 +72,7 @@ mod tests {
         Ok(())
     }
 
-    #[test]
+    #[promise(HybridUnwinding)]
     fn a_line_that_is_no_range_is_refused() {
         assert!(FramePointerRanges::parse("ranges:\n").is_err());
     }

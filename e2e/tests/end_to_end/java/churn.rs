@@ -2,6 +2,7 @@
 //! later (`workloads/Churn.java`). What could not be named in time has no name: most, since classes live for milliseconds.
 
 use anyhow::Result;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::requirement;
 
 use super::{Origin, UNKNOWN, compiled, homes, is_long, profile};
@@ -42,7 +43,7 @@ fn judge(what: &str, origin: &Origin, classes: &std::path::Path, options: &[&str
     Ok(())
 }
 
-#[test]
+#[promise(HotSpot, test_all)]
 fn no_method_has_the_name_of_one_that_was_freed() -> Result<()> {
     let test = "no_method_has_the_name_of_one_that_was_freed";
     if !requirement::ebpf(test)? {

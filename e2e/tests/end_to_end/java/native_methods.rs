@@ -2,6 +2,7 @@
 //! (`workloads/Natives.java`).
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{java, requirement};
 
 use super::{ENOUGH, Origin, Sample, assert_complete, compiled, homes, is_long, profile};
@@ -17,7 +18,7 @@ fn functions(sample: &Sample) -> Vec<&str> {
     names.filter(|name| name.starts_with("Natives.")).collect()
 }
 
-#[test]
+#[promise(HotSpot, test_all)]
 fn a_native_method_has_its_caller_wherever_its_code_is_interrupted() -> Result<()> {
     let test = "native methods of Java";
     if !requirement::ebpf(test)? {

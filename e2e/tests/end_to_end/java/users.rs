@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::Result;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::user::{can_read_others, record};
@@ -13,7 +14,7 @@ use super::{INLINED, Origin, assert_complete, assert_inlined, assert_lines, comp
 
 const RUNS_FOR: Duration = Duration::from_secs(10);
 
-#[test]
+#[promise(HotSpot, test_all)]
 fn java_of_another_user_has_names() -> Result<()> {
     let test = "Java of another user, without CAP_SYS_PTRACE";
     if !requirement::ebpf(test)? || !can_read_others(test)? {

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
@@ -175,7 +176,7 @@ fn refusals(counts: &Value) -> Result<BTreeMap<String, u64>> {
     Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
-#[test]
+#[promise(PerfMaps)]
 fn a_map_of_code_is_read_only_where_its_process_could_have_written_and_read_it() -> Result<()> {
     let title = "maps of code by others";
     if !requirement::ebpf(title)? {
@@ -224,7 +225,7 @@ fn a_map_of_code_is_read_only_where_its_process_could_have_written_and_read_it()
     Ok(())
 }
 
-#[test]
+#[promise(PerfMaps, test_all)]
 fn a_recording_by_root_reads_no_map_that_its_process_could_not_read() -> Result<()> {
     let title = "maps of code by others, recorded";
     if !requirement::ebpf(title)? {

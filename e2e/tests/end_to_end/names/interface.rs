@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::user::{can_read_others, record};
 use sidewinder_e2e_support::{paths, requirement, session};
@@ -26,7 +27,7 @@ const KINDS: [&str; 14] = [
 const MADE: &str = "made_here";
 
 /// LLVM's interpreter compiles what it runs, and tells debuggers.
-#[test]
+#[promise(PerfMaps, test_all)]
 fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
     let title = "names of lli";
     if !requirement::ebpf(title)?
@@ -54,7 +55,7 @@ fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
 }
 
 /// Those names are in its memory, to which ptrace(2) gives no access.
-#[test]
+#[promise(PerfMaps, test_all)]
 fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Result<()> {
     let title = "names for debuggers of another user, without CAP_SYS_PTRACE";
     if !can_read_others(title)? {
@@ -76,7 +77,7 @@ fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Re
     Ok(())
 }
 
-#[test]
+#[promise(PerfMaps, test_all)]
 fn what_a_process_has_for_debuggers_may_be_a_trap() -> Result<()> {
     const LIMIT_MIB: u64 = 48;
     let title = "traps in the place of names for debuggers";

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
@@ -88,7 +89,7 @@ fn native(title: &str, mut command: Command) -> Result<()> {
     Share::of(in_files_with_symbols(&received, pid)).must_be_named(title)
 }
 
-#[test]
+#[promise(Names, test_all)]
 fn native_frames_of_c_cpp_rust_and_go_have_names() -> Result<()> {
     if !requirement::ebpf("names of native frames")? {
         return Ok(());
@@ -162,7 +163,7 @@ fn python() -> Option<String> {
     })
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn frames_of_python_have_names() -> Result<()> {
     let title = "names of python -X perf";
     if !requirement::ebpf(title)? {
@@ -178,7 +179,7 @@ fn frames_of_python_have_names() -> Result<()> {
     with_runtime("python -X perf", python, FrameType::CPython, "fibonacci")
 }
 
-#[test]
+#[promise(V8)]
 fn frames_of_node_have_names() -> Result<()> {
     let title = "names of node --perf-basic-prof";
     if !requirement::ebpf(title)? || !requirement::program(title, "node")? {
@@ -196,7 +197,7 @@ const DOTNET: &str = "public static class Burn {
 
 /// .NET as PyPI has it, and Mono's compiler: `e2e/setup.sh --tests` installs both. Its libraries are stripped of what they do
 /// not export, which is most of their code.
-#[test]
+#[promise(PerfMaps, test_all)]
 fn frames_of_dotnet_have_names() -> Result<()> {
     let title = "names of .NET";
     let home = paths::compiled()?.join("tools/dotnet/dotnetcore2/bin");

@@ -13,6 +13,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{observe, paths, requirement};
@@ -181,7 +182,7 @@ pub(super) fn count(received: &Received, pid: u32, is_it: impl Fn(&str) -> bool)
     frames(received, pid).filter(|frame| frame.function().is_some_and(&is_it)).count()
 }
 
-#[test]
+#[promise(Names, test_all)]
 fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
     const LIMIT_MIB: u64 = 48;
     let title = "traps in the place of files with names";

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Settings, launch};
@@ -98,7 +99,7 @@ fn profile(seconds: &str) -> Result<(Interrupted, Interrupted)> {
     Ok((of_v8(&profiles)?, of_sidewinder(&profiled.received)))
 }
 
-#[test]
+#[promise(V8)]
 fn names_and_lines_are_those_of_v8s_own_profiler() -> Result<()> {
     let test = "names_and_lines_are_those_of_v8s_own_profiler";
     if !requirement::ebpf(test)? || !requirement::program(test, "node")? {

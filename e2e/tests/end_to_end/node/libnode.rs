@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::{LONG_PROFILED_SECONDS, SETS, Set, judge};
@@ -57,7 +58,7 @@ fn unpack(library: &str, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-#[test]
+#[promise(V8, test_all)]
 fn compiled_functions_of_debians_library_have_names() -> Result<()> {
     let test = "compiled_functions_of_debians_library_have_names";
     if std::env::var_os("SIDEWINDER_NODE").is_none() {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::{ENOUGH, Node, PROFILED_SECONDS, command, profile, warm_samples};
@@ -14,7 +15,7 @@ const NAME: &str = "(regular expression)";
 /// Of the samples in that function, those that are matching: most are, some are in what makes arrays of matches.
 const MATCHING_SHARE: f64 = 0.3;
 
-#[test]
+#[promise(V8, test_all)]
 fn compiled_regular_expressions_have_a_name() -> Result<()> {
     let test = "compiled_regular_expressions_have_a_name";
     if !requirement::ebpf(test)? || !requirement::program(test, "node")? {

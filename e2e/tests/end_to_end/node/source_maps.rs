@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Profiler, Settings, Switch};
 use sidewinder_e2e_support::{paths, requirement};
@@ -155,7 +156,7 @@ fn warm_chains(received: &Received, program: &Program, enough: usize) -> Result<
     Ok(chains)
 }
 
-#[test]
+#[promise(V8)]
 fn functions_of_typescript_have_their_sources() -> Result<()> {
     let test = "functions_of_typescript_have_their_sources";
     if !requirement::ebpf(test)? || !requirement::packages(test, &paths::repository().join("receiver/page"))?

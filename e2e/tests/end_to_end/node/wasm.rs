@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::{ENOUGH, JsFrame, Node, PROFILED_SECONDS, Sample, WHOLE_SHARE, command, profile, warm_samples};
@@ -156,7 +157,7 @@ fn assert_mapped(what: &str, samples: &[Sample], map: &str) {
     }
 }
 
-#[test]
+#[promise(WebAssembly)]
 fn functions_of_webassembly_have_names() -> Result<()> {
     let test = "functions_of_webassembly_have_names";
     if !requirement::ebpf(test)? || !requirement::program(test, "node")? {

@@ -10,6 +10,7 @@ use sidewinder_render::{
     ThreadIndex,
 };
 
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LINES};
 use sidewinder_e2e_support::{collector, paths, requirement};
@@ -69,7 +70,7 @@ pub(super) fn search() -> Profile {
 }
 
 /// Costs of lines, with the text of the source and without.
-#[test]
+#[promise(Page, test_all)]
 fn lines_have_their_costs_beside_them() -> Result<()> {
     write_form("code.html", &search())?;
     judge("lines_have_their_costs_beside_them", "code.test.mjs").map(drop)
@@ -77,7 +78,7 @@ fn lines_have_their_costs_beside_them() -> Result<()> {
 
 /// The lines and instructions of a program whose shares are known: in the live page, in the page of a file, and in one that is
 /// served from a file.
-#[test]
+#[promise(Page, test_all)]
 fn lines_and_instructions_cost_what_the_program_spends_there() -> Result<()> {
     let test = "lines_and_instructions_cost_what_the_program_spends_there";
     if !requirement::ebpf(test)? {

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::http::{self, Answer};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::Running;
 use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER};
@@ -28,7 +29,7 @@ fn url(port: u16) -> [(&'static str, String); 1] {
     [("LIVE", format!("http://127.0.0.1:{port}/"))]
 }
 
-#[test]
+#[promise(LivePage, test_all)]
 fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
     let test = "the_flame_graph_fills_while_the_program_runs";
     if !requirement::ebpf(test)? {
@@ -68,7 +69,7 @@ fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(LivePage, test_all)]
 fn what_the_page_no_longer_holds_is_said() -> Result<()> {
     let test = "what_the_page_no_longer_holds_is_said";
     if !requirement::ebpf(test)? {
@@ -84,7 +85,7 @@ fn what_the_page_no_longer_holds_is_said() -> Result<()> {
 }
 
 /// `record --ui` fills the page while it records, and writes its file all the same.
-#[test]
+#[promise(LivePage)]
 fn a_recording_can_be_followed_too() -> Result<()> {
     if !requirement::ebpf("a_recording_can_be_followed_too")? {
         return Ok(());
@@ -121,7 +122,7 @@ fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<Answer> {
     http::request(port, method, path, &[("Host", host), ("Origin", "http://evil.example")], &[])
 }
 
-#[test]
+#[promise(LivePage)]
 fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
     if !requirement::ebpf("only_this_machine_and_only_its_own_page_is_answered")? {
         return Ok(());

@@ -11,6 +11,7 @@ use sidewinder_e2e_pod::{
     Container, ContainerSpec, Image, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
 use sidewinder_e2e_support::collector::{Collector, Setup};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::workload::{CONVOYS, FAULTS, Program};
 
@@ -81,7 +82,7 @@ fn session() -> Result<(Received, Vec<String>)> {
     Ok((collector.stop()?, own.iter().map(|container| container.id().to_owned()).collect()))
 }
 
-#[test]
+#[promise(OnePod)]
 fn a_sidecar_with_two_capabilities_samples_all_kinds_of_profile_of_its_own_pod_only() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("all kinds of profile in a pod")? {
         return Ok(());
@@ -108,7 +109,7 @@ fn a_sidecar_with_two_capabilities_samples_all_kinds_of_profile_of_its_own_pod_o
     Ok(())
 }
 
-#[test]
+#[promise(PodCapabilities, test_all)]
 fn a_sidecar_without_a_capability_says_which_one_the_kinds_of_profile_need() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("kinds of profile without a capability")? {
         return Ok(());

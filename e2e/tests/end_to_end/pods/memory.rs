@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_pod::{Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::workload;
 
 use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nobody takes what is sampled, so that all of it is kept for as long as there is room. What the limit counts is all that
 /// the kernel holds for the container: eBPF maps, and files that were read.
-#[test]
+#[promise(PodMemory, test_all)]
 fn beside_fifty_busy_processes_a_container_of_64_mib_is_never_killed() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("a container of 64 MiB")? {
         return Ok(());

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_instrumented::examples;
 use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::is_degraded;
 use sidewinder_e2e_support::{requirement, workload};
 
@@ -174,7 +175,7 @@ impl Running {
     }
 }
 
-#[test]
+#[promise(PodCapabilities, test_all)]
 fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("a sidecar that lacks something")? {
         return Ok(());
@@ -202,7 +203,7 @@ fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there()
 
 /// Without `process_vm_readv`, as where `kernel.yama.ptrace_scope` is 1: programs read the memory from Linux 6.1 on, and a
 /// sidecar on an older kernel says that it lacks something.
-#[test]
+#[promise(PodCapabilities, test_all)]
 fn a_sidecar_reads_what_its_app_publishes_or_says_that_it_must_not() -> Result<()> {
     const NAME: &str = "a sidecar that must not read memory by system call";
     if !sidewinder_e2e_pod::are_possible(NAME)? {
@@ -261,7 +262,7 @@ impl Drop for Sysctl {
     }
 }
 
-#[test]
+#[promise(PodCapabilities)]
 fn with_its_capabilities_a_sidecar_samples_on_a_node_that_lets_nobody_else() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("a sidecar under perf_event_paranoid 4")? {
         return Ok(());

@@ -13,6 +13,7 @@ use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::collector::{Collector, Setup};
 use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::observe::{self, BpfObject};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::workload;
 use sidewinder_otlp::decode::DecodedEvent;
@@ -116,7 +117,7 @@ impl Brought {
     }
 }
 
-#[test]
+#[promise(OnePod, test_all)]
 fn after_twenty_thousand_forks_new_children_of_an_included_program_are_seen() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("an included program that forks")? {
         return Ok(());
@@ -133,7 +134,7 @@ fn after_twenty_thousand_forks_new_children_of_an_included_program_are_seen() ->
     Ok(())
 }
 
-#[test]
+#[promise(OnePod, test_all)]
 fn after_twenty_thousand_forks_no_child_of_an_excluded_program_is_seen() -> Result<()> {
     if !sidewinder_e2e_pod::are_possible("an excluded program that forks")? {
         return Ok(());

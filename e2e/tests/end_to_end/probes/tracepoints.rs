@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::workload::WRITES;
@@ -24,7 +25,7 @@ fn sum_with(received: &Received, sample_type: &str, function: &str) -> i64 {
     with.map(|event| event.value).sum()
 }
 
-#[test]
+#[promise(Probes)]
 fn hits_of_tracepoints_and_their_arguments_are_those_of_the_profiled_process() -> Result<()> {
     if !requirement::ebpf("tracepoints")? {
         return Ok(());
@@ -70,7 +71,7 @@ fn hits_of_tracepoints_and_their_arguments_are_those_of_the_profiled_process() -
     Ok(())
 }
 
-#[test]
+#[promise(Probes, test_all)]
 fn tracepoints_that_cant_be_probed_are_refused_with_their_reason_and_a_next_step() -> Result<()> {
     if !requirement::ebpf("refused tracepoints")? {
         return Ok(());

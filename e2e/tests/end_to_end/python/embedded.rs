@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::{Frame, FrameKind, from_otlp};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, python, requirement};
 
 use super::session;
@@ -91,7 +92,7 @@ fn judge(interpreter: &Path) -> Result<bool> {
     Ok(true)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn frames_of_an_embedded_interpreter_are_found() -> Result<()> {
     let name = "an embedded Python";
     if !requirement::ebpf(name)? {

@@ -4,11 +4,12 @@
 use anyhow::Result;
 use sidewinder_e2e_corpus::Registry;
 use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, Verdict};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::PythonProgram;
 
 use super::{SECONDS, assert_right, profile, profile_children, runs_long};
 
-#[test]
+#[promise(CPython, test_all)]
 fn numpy_calls_back() -> Result<()> {
     let name = "numpy between functions of Python";
     if !runs_long(name)? {
@@ -34,7 +35,7 @@ fn numpy_calls_back() -> Result<()> {
 /// Of the samples of a program's first second of CPU time, those that are complete, and those with a function of Python.
 const FIRST_SECOND_SHARE: f64 = 0.9;
 
-#[test]
+#[promise(CPython, test_all)]
 fn numpys_first_second_has_stacks() -> Result<()> {
     let name = "numpy's first second";
     if !runs_long(name)? {

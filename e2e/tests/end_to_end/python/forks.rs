@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 
@@ -35,7 +36,7 @@ fn assert_names_right(name: &str, verdict: &Verdict) {
 /// Of the samples of a server with a frame of the program.
 const EQUAL_SHARE: f64 = 0.97;
 
-#[test]
+#[promise(CPython, test_all)]
 fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
     let name = "a server of Python that forks";
     if !requirement::python(name)? {
@@ -60,7 +61,7 @@ fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
 
 /// They end before their memory is read, so their functions come with their stacks. Samples from before the interpreter's
 /// unwind table is built have no Python frames; a busy machine takes longer for that. On an idle one, `measured` asks for more.
-#[test]
+#[promise(CPython, test_all)]
 fn names_of_processes_of_50_ms_are_right_and_seldom_missing() -> Result<()> {
     const PROCESSES: u32 = 50;
     const JUDGED_MIN: u64 = 300;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -39,7 +40,7 @@ fn has_chain(line: &str) -> bool {
     CHAIN.iter().all(|name| frames.any(|frame| frame == *name))
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn the_table_and_every_form_name_python_functions() -> Result<()> {
     let name = "forms of Python's frames";
     if !requirement::python(name)? {

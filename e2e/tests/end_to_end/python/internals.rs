@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Frame, Stack, Verdict};
 use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Settings, Switch, profile_by};
@@ -16,7 +17,7 @@ fn chains() -> PythonProgram {
     PythonProgram::new(Path::new(python::SYSTEM), "chains.py")
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn the_loop_is_shown_where_it_is_asked_for() -> Result<()> {
     let name = "the interpreter's loop";
     if !requirement::python(name)? {
@@ -33,7 +34,7 @@ fn the_loop_is_shown_where_it_is_asked_for() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
     let name = "Python without its interpreter";
     if !requirement::python(name)? {
@@ -55,7 +56,7 @@ fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
 }
 
 /// A backend may have the symbols of files, but never those of these functions. `record` leaves no symbols to a backend.
-#[test]
+#[promise(CPython, test_all)]
 fn functions_have_names_if_symbols_are_left_to_the_backend() -> Result<()> {
     let name = "Python without symbolization";
     if !requirement::python(name)? {

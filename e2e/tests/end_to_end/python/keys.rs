@@ -6,12 +6,13 @@ use std::process::Command;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::{SECONDS, assert_right, profile};
 
-#[test]
+#[promise(CPython, test_all)]
 fn an_interpreter_whose_key_comes_late() -> Result<()> {
     let name = "an interpreter whose key comes late";
     if !requirement::python(name)? {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::session::Switch;
 
@@ -44,7 +45,7 @@ pub(super) fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Resul
     Ok(())
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn no_name_of_a_million_is_wrong() -> Result<()> {
     let name = "a million frames of Python";
     if !runs_long(name)? {

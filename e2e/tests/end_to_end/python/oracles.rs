@@ -14,6 +14,7 @@ use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::workload::Gated;
@@ -216,7 +217,7 @@ fn compare(oracles: &Oracles, subject: &Subject, program: &PythonProgram, chain:
 }
 
 /// They are fetched from PyPI.
-#[test]
+#[promise(CPython, test_all)]
 fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
     let name = "Python beside py-spy and pystack";
     if !runs_long(name)? {
@@ -239,7 +240,7 @@ fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn the_comparison_with_pystack_finds_frames_out_of_order() {
     let python = |name: &str| Seen::Python { name: name.to_owned(), file: "/a.py".to_owned() };
     let native = |name: &str| Seen::Native(name.to_owned());

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::Activations;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::Switch;
@@ -37,7 +38,7 @@ fn activations(interpreter: &Path, has_one_frame: bool) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn callers_keep_their_frames_while_an_activation_begins_or_ends() -> Result<()> {
     let name = "recursion of Python";
     if !requirement::python(name)? {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 
@@ -42,22 +43,22 @@ fn of_pyenv(minor: u32) -> Result<()> {
     }
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn replaced_functions_of_the_system_have_their_own_names() -> Result<()> {
     no_function_has_the_name_of_another(Path::new(python::SYSTEM))
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn replaced_functions_of_3_8_have_their_own_names() -> Result<()> {
     of_pyenv(8)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn replaced_functions_of_3_13_have_their_own_names() -> Result<()> {
     of_pyenv(13)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn replaced_functions_of_the_versions_between_have_their_own_names() -> Result<()> {
     if !runs_long("functions of 3.9 to 3.12 that are replaced")? {
         return Ok(());

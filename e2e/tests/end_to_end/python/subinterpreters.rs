@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Frame, FrameKind};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::PythonProgram;
 use sidewinder_e2e_support::requirement;
 
@@ -53,7 +54,7 @@ fn judge(name: &str, interpreter: &Path) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn frames_of_a_subinterpreter_are_found() -> Result<()> {
     let name = "subinterpreters of Python";
     if !requirement::ebpf(name)? {

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{lock, paths, requirement};
 
 use super::million::a_million_frames;
@@ -42,7 +43,7 @@ pub(super) fn fetched() -> Result<PathBuf> {
     Ok(interpreter)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn a_loop_of_tail_calls() -> Result<()> {
     let name = "CPython 3.14 with tail calls";
     if !runs_long(name)? || !requirement::program(name, "go")? {

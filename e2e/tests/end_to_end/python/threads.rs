@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Stack, Verdict};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 
 use super::{SECONDS, assert_right, session, stacks_of};
 
-#[test]
+#[promise(CPython)]
 fn threads_have_their_own_chains() -> Result<()> {
     let name = "threads of Python";
     if !requirement::python(name)? {

@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_judge::python::{Frame, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::collector;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::session::{Daemon, Session, Settings};
 use sidewinder_e2e_support::workload::{Gated, TOY_VM, TOY_VM_OF_TAIL_CALLS};
 use sidewinder_e2e_support::{paths, requirement};
@@ -162,7 +163,7 @@ fn toy(seconds: &str, activations: usize, state: &str) -> Result<Command> {
     TOY_VM.command(&[seconds, &activations.to_string(), state])
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
     if !requirement::ebpf("a virtual machine with torn frames")? {
         return Ok(());
@@ -182,7 +183,7 @@ fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
 }
 
 /// From the machine to native code and back 2,000 times: 2,500 frames of the machine, 4,000 native ones.
-#[test]
+#[promise(CPython)]
 fn two_thousand_activations_are_in_order() -> Result<()> {
     const DEEP: usize = 2_000;
     if !requirement::ebpf("a virtual machine 2,000 activations deep")? {
@@ -208,7 +209,7 @@ fn assert_all_whole(burning: &BTreeMap<Burning, u64>, chain: Vec<String>) {
 }
 
 /// The function that executes an instruction is called by the loop's, and is no activation of its own.
-#[test]
+#[promise(CPython, test_all)]
 fn a_loop_of_tail_calls_has_one_group_for_each_activation() -> Result<()> {
     if !requirement::ebpf("a virtual machine whose loop consists of tail calls")? {
         return Ok(());
@@ -253,7 +254,7 @@ fn counted(state: &str) -> Result<BTreeMap<String, u64>> {
     })
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn missing_frames_are_counted_by_their_reason() -> Result<()> {
     if !requirement::ebpf("counters of a virtual machine with torn frames")? {
         return Ok(());
@@ -357,7 +358,7 @@ fn assert_effect(field: &str, effect: Effect, profiled: &Profiled) {
     }
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn a_wrong_offset_is_seen_and_names_nothing_wrong() -> Result<()> {
     let name = "a virtual machine with wrong offsets";
     if !requirement::ebpf(name)? {

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::user::{PROFILED, as_user, can_read_others, record};
@@ -19,7 +20,7 @@ fn chains_in(folder: &Path) -> Result<PythonProgram> {
     PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn root_records_another_user() -> Result<()> {
     let name = "Python of another user";
     if !requirement::python(name)? || !requirement::program(name, "setpriv")? {
@@ -36,7 +37,7 @@ fn root_records_another_user() -> Result<()> {
 
 /// The names are in its memory, to which ptrace(2) gives no access. The start of the program is recorded too: it imports, and is
 /// in no chain.
-#[test]
+#[promise(CPython, test_all)]
 fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()> {
     const WRONG_SHARE: f64 = 0.005;
     let name = "Python of another user, without CAP_SYS_PTRACE";

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_debian::python as debian;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 
@@ -47,37 +48,37 @@ fn of_pyenv(minor: u32) -> Result<()> {
     }
 }
 
-#[test]
+#[promise(CPython)]
 fn cpython_3_8() -> Result<()> {
     of_pyenv(8)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_9() -> Result<()> {
     of_pyenv(9)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_10() -> Result<()> {
     of_pyenv(10)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_11() -> Result<()> {
     of_pyenv(11)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_12() -> Result<()> {
     of_pyenv(12)
 }
 
-#[test]
+#[promise(CPython)]
 fn cpython_3_13() -> Result<()> {
     of_pyenv(13)
 }
 
-#[test]
+#[promise(CPython)]
 fn cpython_3_14() -> Result<()> {
     of_pyenv(14)
 }
@@ -95,18 +96,18 @@ fn without_the_lock(minor: u32) -> Result<()> {
     each_thread_has_its_chain(&name, &interpreter)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_13_without_the_lock() -> Result<()> {
     without_the_lock(13)
 }
 
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_14_without_the_lock() -> Result<()> {
     without_the_lock(14)
 }
 
 /// The library, below `main` and below each thread, has no unwind information.
-#[test]
+#[promise(CPython, test_all)]
 fn cpython_3_13_with_musl() -> Result<()> {
     let name = "CPython 3.13 with musl";
     if !runs_long(name)? || !requirement::program(name, "musl-gcc")? {
@@ -118,7 +119,7 @@ fn cpython_3_13_with_musl() -> Result<()> {
 }
 
 /// One executable with all of the interpreter in it, stripped.
-#[test]
+#[promise(CPython)]
 fn the_systems_python() -> Result<()> {
     let name = "the system's Python";
     if !requirement::python(name)? {

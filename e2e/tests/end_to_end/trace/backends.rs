@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::service::Service;
 use sidewinder_e2e_instrumented::spans::Stays;
 use sidewinder_e2e_support::collector::{Collector, Documented, Setup, Version};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::received::span::{Attributes, Span};
 use sidewinder_e2e_support::requirement;
@@ -116,7 +117,7 @@ fn judge_signals(stays: &Stays, received: &Received, added: &[(&str, &str)]) -> 
     Ok(())
 }
 
-#[test]
+#[promise(TraceExamples, test_all)]
 fn grafana_joins_a_span_to_its_profile() -> Result<()> {
     if !requirement::ebpf("spans and profiles for Grafana")? {
         return Ok(());
@@ -130,7 +131,7 @@ fn grafana_joins_a_span_to_its_profile() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(TraceExamples, test_all)]
 fn one_backend_takes_both_signals() -> Result<()> {
     if !requirement::ebpf("spans and profiles for one backend")? {
         return Ok(());

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result};
 
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::promise::promise;
 
 /// The first block of YAML below a heading of a document, named by its path in the repository.
 ///
@@ -30,7 +31,7 @@ fn block_below<'text>(text: &'text str, heading: &str) -> Option<&'text str> {
 mod tests {
     use super::*;
 
-    #[test]
+    #[promise(TraceExamples)]
     fn a_block_is_of_its_own_heading() {
         let text = "# All\n\n## One\n\n```yaml\na: 1\n```\n\n## Two\ntext\n\n## Three\n\n```console\n$\n```\n\n```yaml\nc: 3\n```\n";
         assert_eq!(block_below(text, "## One"), Some("a: 1\n"));

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::examples::{Example, Handled, build_c, build_go, build_rust};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -105,7 +106,7 @@ pub(super) fn name_of_service(received: &Received) -> Option<String> {
     Some(last.profile.resource.get("service.name")?.as_str()?.to_owned())
 }
 
-#[test]
+#[promise(TraceExamples)]
 fn an_example_in_c() -> Result<()> {
     if !requirement::ebpf("spans of a program in C")? {
         return Ok(());
@@ -116,7 +117,7 @@ fn an_example_in_c() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(ThreadContext)]
 fn an_example_in_go() -> Result<()> {
     if !requirement::ebpf("spans of a program in Go")? {
         return Ok(());
@@ -128,7 +129,7 @@ fn an_example_in_go() -> Result<()> {
 }
 
 /// The published writer of the ABI is at work; without the option nobody reads it.
-#[test]
+#[promise(CustomLabels, test_all)]
 fn an_example_with_custom_labels() -> Result<()> {
     if !requirement::ebpf("spans by custom-labels")? {
         return Ok(());

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use sidewinder_e2e_debian::libc::{self, Libc};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::events_once_known;
@@ -66,7 +67,7 @@ fn try_all(libc: Libc, builds: &[(Place, &str)]) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[promise(ThreadContext, test_all)]
 fn a_variable_is_found_where_this_machines_library_and_musl_have_it() -> Result<()> {
     let test = "variables of libraries";
     if !requirement::ebpf(test)? {
@@ -80,7 +81,7 @@ fn a_variable_is_found_where_this_machines_library_and_musl_have_it() -> Result<
 }
 
 /// Each in turn takes seconds, and all of it minutes.
-#[test]
+#[promise(ThreadContext, test_all)]
 fn a_variable_is_found_with_every_library_from_glibc_2_31_to_2_41() -> Result<()> {
     let test = "variables with every C library";
     if std::env::var_os("SIDEWINDER_LIBRARIES").is_none() {

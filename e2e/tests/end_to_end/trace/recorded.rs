@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::examples::{Example, Handled, build_rust};
 use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -40,7 +41,7 @@ fn record(
     Ok(counts)
 }
 
-#[test]
+#[promise(SpanRecording)]
 fn a_recording_of_a_span_or_of_a_trace_has_what_ran_inside_of_it() -> Result<()> {
     if !requirement::ebpf("recordings of spans")? {
         return Ok(());
@@ -88,7 +89,7 @@ fn record_labels(options: &[&str]) -> Result<(Handled, Received)> {
     Ok((handled, Received::from_otlp_file(output.as_ref())?))
 }
 
-#[test]
+#[promise(CustomLabels)]
 fn a_recording_reads_custom_labels_where_it_is_told_to() -> Result<()> {
     if !requirement::ebpf("recordings with custom-labels")? {
         return Ok(());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_instrumented::examples::{Example, build_java, build_node};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::{java, paths, requirement};
@@ -96,7 +97,7 @@ fn newest_home() -> Option<PathBuf> {
     java::homes(None).into_iter().max_by_key(|home| version(home))
 }
 
-#[test]
+#[promise(TraceExamples, test_all)]
 fn an_example_in_java() -> Result<()> {
     let test = "spans of a program in Java";
     if !requirement::ebpf(test)? || !requirement::program(test, "mvn")? {
@@ -106,7 +107,7 @@ fn an_example_in_java() -> Result<()> {
     judge_example(&mut build_java(&home)?.command(&home), "spans-in-java")
 }
 
-#[test]
+#[promise(TraceExamples, test_all)]
 fn an_example_in_javascript() -> Result<()> {
     let test = "spans of a program in JavaScript";
     let folder = paths::e2e().join("examples/node");
@@ -119,7 +120,7 @@ fn an_example_in_javascript() -> Result<()> {
 }
 
 /// In callbacks of every kind, whose turns come one after the other. `make node-test` does it with each version.
-#[test]
+#[promise(TraceExamples, test_all)]
 fn what_the_example_in_javascript_publishes_is_the_active_span() -> Result<()> {
     let test = "what a program in JavaScript publishes";
     let folder = paths::e2e().join("examples/node");

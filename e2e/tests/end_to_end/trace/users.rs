@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Result;
 use sidewinder_e2e_instrumented::examples::{build_c, handled_in};
+use sidewinder_e2e_support::promise::promise;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::user::{can_read_others, copied_to, record};
 
@@ -12,7 +13,7 @@ use super::events_from_first_link;
 use super::examples::{FUNCTIONS, Labels, judge, name_of_service};
 
 /// Its resource, and the variables of its threads, are in its memory, to which ptrace(2) gives no access.
-#[test]
+#[promise(ThreadContext, test_all)]
 fn a_user_with_the_capabilities_of_a_sidecar_reads_contexts_of_another_user() -> Result<()> {
     let name = "contexts of another user, without CAP_SYS_PTRACE";
     if !can_read_others(name)? {
