@@ -165,23 +165,27 @@ fn who_is_killed_leaves_the_old_file_or_the_whole_new_one() -> Result<()> {
         return Ok(());
     }
     let workload = workload()?;
-    // At once, and later and later in what comes at the end of a recording.
-    for delay_ms in [0, 1, 3, 10, 30] {
-        for signals in [&[Signal::SIGINT; 3][..], &[Signal::SIGINT, Signal::SIGKILL], &[Signal::SIGKILL]] {
-            let (folder, path) = old_file()?;
-            let mut running = recording(&workload, &path)?;
-            for signal in signals {
-                // It may have ended.
-                let _ = send(&running, *signal);
-                thread::sleep(Duration::from_millis(delay_ms));
-            }
-            let ended = running.wait(PATIENCE)?;
-            let is_old = fs::read_to_string(&path)? == OLD;
-            ensure!(is_old || is_whole_page(&path)?, "{signals:?} after {delay_ms} ms: {}", ended.status);
-            ensure!(!ended.status.success() || !is_old, "{signals:?} after {delay_ms} ms: {}", ended.log);
-            ensure!(ended.status.signal() != Some(Signal::SIGSEGV as i32));
-            assert_eq!(names(folder.path())?, ["out.html"], "{signals:?} after {delay_ms} ms");
+    // While samples are taken; at once after the recording was told to end; and in the middle of what comes then.
+    let cases: [(&[Signal], u64); 4] = [
+        (&[Signal::SIGKILL], 0),
+        (&[Signal::SIGINT, Signal::SIGKILL], 1),
+        (&[Signal::SIGINT, Signal::SIGKILL], 10),
+        (&[Signal::SIGINT; 3], 3),
+    ];
+    for (signals, delay_ms) in cases {
+        let (folder, path) = old_file()?;
+        let mut running = recording(&workload, &path)?;
+        for signal in signals {
+            // It may have ended.
+            let _ = send(&running, *signal);
+            thread::sleep(Duration::from_millis(delay_ms));
         }
+        let ended = running.wait(PATIENCE)?;
+        let is_old = fs::read_to_string(&path)? == OLD;
+        ensure!(is_old || is_whole_page(&path)?, "{signals:?} after {delay_ms} ms: {}", ended.status);
+        ensure!(!ended.status.success() || !is_old, "{signals:?} after {delay_ms} ms: {}", ended.log);
+        ensure!(ended.status.signal() != Some(Signal::SIGSEGV as i32));
+        assert_eq!(names(folder.path())?, ["out.html"], "{signals:?} after {delay_ms} ms");
     }
     Ok(())
 }

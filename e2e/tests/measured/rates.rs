@@ -27,24 +27,9 @@ fn one_thread_at_19_hz() -> Result<()> {
     assert_rate(19, 1, 16)
 }
 
-#[promise(OneOutcome, test_all)]
-fn eight_threads_at_19_hz() -> Result<()> {
-    assert_rate(19, 8, 8)
-}
-
-#[promise(OneOutcome, test_all)]
-fn one_thread_at_97_hz() -> Result<()> {
-    assert_rate(97, 1, 4)
-}
-
 #[promise(OneOutcome)]
 fn eight_threads_at_97_hz() -> Result<()> {
     assert_rate(97, 8, 4)
-}
-
-#[promise(OneOutcome, test_all)]
-fn one_thread_at_997_hz() -> Result<()> {
-    assert_rate(997, 1, 2)
 }
 
 #[promise(OneOutcome, test_all)]
