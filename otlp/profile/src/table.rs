@@ -1,4 +1,8 @@
 //! Interning: tables of distinct values, addressed by index.
+//!
+//! A value is found by what describes it, before it is made, and strings and lists are one behind the other in memory. `indexmap`
+//! takes as much memory (200,000 names of 43 bytes: 15.7 MiB, and 16.0 MiB here), but in an allocation for each string and list,
+//! and lends no slice of its values, which is what encoders read.
 
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
