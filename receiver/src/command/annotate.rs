@@ -7,6 +7,7 @@ use sidewinder_render::{
     DisplayNames, FunctionCode, FunctionTotals, NameStyle, PageFunction, Profile, assembly_listing, escaped,
     functions, source_listing,
 };
+use tracing::level_filters::LevelFilter;
 
 use super::view::load_profile;
 use super::{CommandResult, code, log_to_stderr, print_all};
@@ -16,7 +17,7 @@ use crate::cli::AnnotateArgs;
 const CANDIDATES_SHOWN: usize = 8;
 
 pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
-    log_to_stderr("warn");
+    log_to_stderr(LevelFilter::WARN);
     let debug_roots = code::debug_roots(&args.debuginfod)?;
     let annotator = code::open(&args.source_path, Arc::clone(&debug_roots))?;
     let profile = load_profile(&args.file, args.sample_type.as_deref(), &debug_roots)?;

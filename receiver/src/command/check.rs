@@ -16,6 +16,7 @@ use sidewinder_base::terminal::supports_colour;
 use sidewinder_bpf::{LoadError, Probe, Support, WalkMode, probe, verify};
 use sidewinder_sampling::SamplingError;
 use sidewinder_text::escaped_json;
+use tracing::level_filters::LevelFilter;
 
 use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
@@ -29,7 +30,7 @@ const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html"
 pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     if args.verify {
         // Why the kernel refuses a program is in the log.
-        log_to_stderr("warn");
+        log_to_stderr(LevelFilter::WARN);
         return print_verified();
     }
     let report = CheckReport {

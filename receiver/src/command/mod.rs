@@ -15,6 +15,7 @@ mod tables;
 pub(crate) mod top;
 pub(crate) mod view;
 
+use std::env;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +30,11 @@ use sidewinder_sampling::SamplingScope;
 use sidewinder_telemetry::log_fields::EscapedFields;
 use sidewinder_text::ExternalText;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::{Cli, UnwindArg};
 
@@ -151,18 +157,18 @@ fn terminal_columns() -> usize {
         .unwrap_or(100)
 }
 
-/// Sets up logging to standard error, as text. `SIDEWINDER_LOG` overrides the level.
-fn log_to_stderr(default_level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SIDEWINDER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_level));
-    // If logging is set up already, it stays as it is.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Sets up logging to standard error, as text. `SIDEWINDER_LOG` overrides the level, for example with `debug` or
+/// `warn,sidewinder_bpf=trace`.
+fn log_to_stderr(default_level: LevelFilter) {
+    let from_environment = env::var("SIDEWINDER_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = from_environment.unwrap_or_else(|| Targets::new().with_default(default_level));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(supports_colour(&io::stderr()))
         .with_target(false)
         .fmt_fields(EscapedFields)
         // If standard error is closed, errors of logging can't be printed either.
-        .log_internal_errors(false)
-        .try_init();
+        .log_internal_errors(false);
+    // If logging is set up already, it stays as it is.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

@@ -37,6 +37,7 @@ use sidewinder_report::import::{self, ImportError};
 use sidewinder_sampling::{SamplingError, SamplingOptions, SamplingScope, UserProbe};
 use sidewinder_telemetry::stats::outcome_counts;
 use sidewinder_vm::RuntimeSet;
+use tracing::level_filters::LevelFilter;
 
 use self::gaps::{GapSamples, NameGaps};
 use self::outputs::Outputs;
@@ -56,7 +57,7 @@ use crate::output::{Output, OutputFormat};
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 
 pub(crate) fn record(args: RecordArgs) -> CommandResult {
-    log_to_stderr(if args.quiet { "error" } else { "warn" });
+    log_to_stderr(if args.quiet { LevelFilter::ERROR } else { LevelFilter::WARN });
     let is_for_command = !args.command.is_empty();
     record_target(&args).map_err(|failure| match failure.cause {
         // Other exit codes would be taken for those of the command.

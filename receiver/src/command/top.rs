@@ -31,6 +31,7 @@ use sidewinder_sampling::{Sampler, SamplingError, SamplingOptions, UserProbe};
 use sidewinder_server::live::{LiveFeeds, LiveView};
 use sidewinder_telemetry::stats::{ReceiverCounters, current_outcome_counts};
 use sidewinder_vm::RuntimeSet;
+use tracing::level_filters::LevelFilter;
 
 use self::screen::Screen;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
@@ -49,7 +50,7 @@ const TABLES_BYTES: u64 = 32 << 20;
 
 pub(crate) fn top(args: &TopArgs) -> CommandResult {
     // Log lines would garble the screen.
-    log_to_stderr("off");
+    log_to_stderr(LevelFilter::OFF);
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         return Err(Failure::new(
             ExitCause::Usage,

@@ -27,6 +27,7 @@ use sidewinder_server::live::split_view;
 use sidewinder_server::{Handler, PageResponse, Server};
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
+use tracing::level_filters::LevelFilter;
 
 use super::tables::print_tables;
 use super::{
@@ -39,7 +40,7 @@ use crate::output::{Output, OutputFormat};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn view(args: &ViewArgs) -> CommandResult {
-    log_to_stderr("warn");
+    log_to_stderr(LevelFilter::WARN);
     let Some(file) = &args.file else { return listen::listen(args.listen.as_ref()) };
     let target = match &args.output {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
@@ -73,7 +74,7 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
-    log_to_stderr("warn");
+    log_to_stderr(LevelFilter::WARN);
     let output = args.output.as_deref().map(page_output).transpose()?;
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let load = |path| load_profile(path, args.sample_type.as_deref(), &debug_roots);
