@@ -55,7 +55,7 @@ pub fn reference() -> Vec<KeyReference> {
             let (default, limitation) = match row.support {
                 KeySupport::Supported => (found.and_then(|key| default_of(&key.value)), None),
                 KeySupport::NotYet { default } => {
-                    (Some(default.to_owned()), Some("accepted, not acted on in this version".to_owned()))
+                    (Some(default.to_owned()), Some("accepted, but has no effect in this version".to_owned()))
                 }
                 KeySupport::Refused { default, instead } => {
                     (Some(default.to_owned()), Some(format!("not supported in this version: {instead}")))
