@@ -47,7 +47,7 @@ impl KernelNamesProgram {
 }
 
 fn load() -> libbpf_rs::Result<KernelNamesSkel<'static>> {
-    // A few bytes, once in each process that resolves names.
+    // A few bytes, once for each opener: its thread lives as long as the process.
     let storage = Box::leak(Box::new(Storage::uninit()));
     KernelNamesSkelBuilder::default().open(storage)?.load()
 }
