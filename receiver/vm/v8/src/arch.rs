@@ -1,6 +1,7 @@
 //! Differences between architectures: the machine code of WebAssembly.
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "tests only compile it"))]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
