@@ -188,7 +188,7 @@ fn each_promise_is_shown_by_make_test_or_by_hand() -> Result<()> {
         match promise.by_hand() {
             Some(target) => assert!(makefile.contains(&format!("\n{target}:")), "{promise:?}: no {target}"),
             None => {
-                assert!(shown.contains(&*format!("{promise:?}")), "{promise:?} has no test in `make test`")
+                assert!(shown.contains(&*format!("{promise:?}")), "{promise:?} has no test in `make test`");
             }
         }
     }
