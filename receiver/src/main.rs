@@ -1,15 +1,14 @@
-//! The `sidewinder` command.
+//! The `sidewinder` command. What it is made of is in the crates beside `src`; docs/architecture.md lists them.
 //!
-//! | Module       | Contents                                                                                 |
-//! |--------------|------------------------------------------------------------------------------------------|
-//! | `runtime_advice`  | what users can do where functions of a runtime have no names                           |
-//! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
-//! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
-//! | `service`    | the service: runs a configuration, and applies changes to it                             |
-//! | `output`     | files that commands write, atomically                                                    |
-//! | `command`    | one module for each command                                                              |
-//! | `cli`        | the command line                                                                         |
-//! | `configuration` | loads the configuration that the command line names                                   |
+//! | Module                       | Contents                                                                               |
+//! |------------------------------|----------------------------------------------------------------------------------------|
+//! | `cli`, `event_arg`           | the command line, and the events that `record -e` names                                |
+//! | `command`                    | one module for each command                                                            |
+//! | `configuration`              | loads the configuration that the command line names                                    |
+//! | `service`                    | the service: runs a configuration, and applies changes to it                           |
+//! | `output`                     | files that commands write, atomically                                                  |
+//! | `unnamed`, `runtime_advice`  | which processes of a recording have frames without names, and what would name them     |
+//! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols         |
 #![forbid(unsafe_code)]
 
 mod cli;

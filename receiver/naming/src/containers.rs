@@ -11,11 +11,10 @@
 //! Owner: the thread that names frames. The files are read once for each container, and lists of containers once for each change,
 //! below our own root and, where all processes of the machine are seen, that of process 1.
 
+mod files;
 mod storage;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,18 +22,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sidewinder_process::{ContainerNames, ProcessDescription};
 
+use self::files::{CONTAINER_BYTES_MAX, entries, json, text};
 use self::storage::StorageLists;
 
-/// The largest file of one container that is read.
-const CONTAINER_BYTES_MAX: u64 = 1 << 20;
-/// The most entries of a directory that are looked at.
-const ENTRIES_MAX: usize = 10_000;
 /// The most containers that are remembered. Beyond, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
 /// How long it is remembered that nothing is known of a container.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
-/// The longest name that is taken, in bytes.
-const NAME_BYTES_MAX: usize = 512;
 
 /// The names of containers that were asked for.
 #[derive(Debug)]
@@ -158,33 +152,10 @@ fn of_docker(root: &Path, id: &str) -> Option<ContainerNames> {
     })
 }
 
-/// The names in a directory; none if it can't be read.
-fn entries(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().take(ENTRIES_MAX);
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
-}
-
-/// The document in a file of at most `bytes_max`.
-fn json(path: &Path, bytes_max: u64) -> Option<Value> {
-    serde_json::from_slice(&read(path, bytes_max)?).ok()
-}
-
-fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
-    // A pipe in a user's home is not waited for.
-    fs::symlink_metadata(path).ok().filter(|status| status.is_file() && status.len() <= bytes_max)?;
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(bytes_max).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// A name that can be shown.
-fn text(name: &str) -> Option<Box<str>> {
-    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control);
-    is_name.then(|| name.into())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const ID: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";

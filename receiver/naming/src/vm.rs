@@ -28,7 +28,7 @@ use tracing::debug;
 pub use self::counts::VmNameCounts;
 pub use self::counts::VmObstacle;
 use self::key::FunctionKey;
-use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
+use self::process_runtimes::{BATCH_MAX, FunctionsRead, ProcessRuntimes};
 use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
@@ -39,8 +39,6 @@ const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
-/// The most functions that are read at once: as many as a deep stack has. As many again that waited are read with them.
-const BATCH_MAX: usize = 1024;
 /// The share of the budget that is for functions which many instructions have in common, as a divisor.
 const SHARED_SHARE: usize = 2;
 /// How often functions are read again at once because the source maps of their scripts were missing: those of several scripts are

@@ -46,13 +46,11 @@ pub use self::data::{CodeObjectLosses, FoundWaitCounts, LongWaitCounts, Sampling
 pub use self::error::SamplingError;
 use self::maintenance::Maintenance;
 pub use self::options::SamplingOptions;
-use self::poll_interval::PollInterval;
+use self::poll_interval::{EVENT_DELAY_NS, PollInterval};
 pub use self::random_pauses::RandomPauses;
 pub use self::user_probe::UserProbe;
 use self::wakeup_jitter::WakeupJitter;
 
-/// How long a CPU may take to write an event after timestamping it.
-const EVENT_DELAY_NS: u64 = 1_000_000;
 /// How long [`Sampler::stop`] waits for the tables that deferred walks need.
 const DEFERRED_WALKS_TIMEOUT: Duration = Duration::from_secs(2);
 

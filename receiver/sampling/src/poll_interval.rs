@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::EVENT_DELAY_NS;
-
+/// How long a CPU may take to write an event after timestamping it.
+pub(super) const EVENT_DELAY_NS: u64 = 1_000_000;
 /// The maximum number of saved polls.
 const SAVED_POLLS_MAX: u32 = 16;
 
@@ -25,7 +25,7 @@ pub(super) struct PollInterval {
 }
 
 impl PollInterval {
-    /// The shortest interval. Events are complete only after so long ([`EVENT_DELAY_NS`](super::EVENT_DELAY_NS)), so that each
+    /// The shortest interval. Events are complete only after so long ([`EVENT_DELAY_NS`]), so that each
     /// poll can apply all events that the previous one has left. Code that a program has just mapped is often the code that it
     /// executes next, so each millisecond counts. (A wait for a fraction of a millisecond more would last for two.)
     pub(super) const SHORTEST: Duration = Duration::from_nanos(EVENT_DELAY_NS);

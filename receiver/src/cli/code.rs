@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use sidewinder_server::annotate::SourcePath;
 
-use super::{DebuginfodArgs, NamesArg};
+use super::debuginfod::DebuginfodArgs;
+use super::values::NamesArg;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {

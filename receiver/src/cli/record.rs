@@ -8,9 +8,11 @@ use clap::Args;
 use sidewinder_config::{ListenAddress, ProbeSpec};
 use sidewinder_kind::CpuIds;
 
-use super::{
-    CodeArgs, DebuginfodArgs, FormatArg, NamesArg, TableArgs, UnwindArg, cpus, duration, identifier,
-    layout_of_table, probe, process, wait_fraction,
+use super::code::CodeArgs;
+use super::debuginfod::DebuginfodArgs;
+use super::table::{TableArgs, layout_of_table};
+use super::values::{
+    FormatArg, NamesArg, UnwindArg, cpus, duration, identifier, probe, process, wait_fraction,
 };
 use crate::event_arg::EventArg;
 

@@ -3,7 +3,9 @@
 use clap::Args;
 use sidewinder_config::ProbeSpec;
 
-use super::{DebuginfodArgs, NamesArg, TableArgs, probe, process, wait_fraction};
+use super::debuginfod::DebuginfodArgs;
+use super::table::TableArgs;
+use super::values::{NamesArg, probe, process, wait_fraction};
 use crate::event_arg::EventArg;
 
 #[derive(Debug, Args)]

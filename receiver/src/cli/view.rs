@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use sidewinder_config::ListenAddress;
 
-use super::{CodeArgs, DebuginfodArgs, FormatArg, NamesArg, TableArgs, layout_of_table};
+use super::code::CodeArgs;
+use super::debuginfod::DebuginfodArgs;
+use super::table::{TableArgs, layout_of_table};
+use super::values::{FormatArg, NamesArg};
 
 #[derive(Debug, Args)]
 #[command(group(layout_of_table()))]

@@ -2,7 +2,9 @@
 //! each language runtime, and of given processes.
 
 mod counters;
+mod limit;
 mod native;
+mod probe_status;
 mod process;
 mod runtimes;
 
@@ -19,8 +21,9 @@ use sidewinder_text::escaped_json;
 use tracing::level_filters::LevelFilter;
 
 use self::counters::CounterReport;
+use self::limit::Limit;
+use self::probe_status::ProbeStatus;
 use self::process::{Obstacle, ProcessReport};
-use self::runtimes::Limit;
 use super::{CommandResult, log_to_stderr, print_all};
 use crate::cli::CheckArgs;
 
@@ -36,7 +39,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     let report = CheckReport {
         probes: probe(),
         counters: counters::reports(),
-        file_limit: runtimes::file_limit(),
+        file_limit: limit::file_limit(),
         processes: process::look_at(&args.pid)?,
     };
     let text = match args.json {
@@ -54,43 +57,6 @@ struct CheckReport {
     file_limit: Option<Limit>,
     /// Of the processes that were asked for.
     processes: Vec<ProcessReport>,
-}
-
-/// The result of a probe.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ProbeStatus {
-    Ok,
-    /// Profiling works without this feature.
-    Limited,
-    /// Profiling does not work without this feature.
-    Missing,
-}
-
-impl ProbeStatus {
-    fn from_probe(probe: &Probe) -> Self {
-        match (&probe.support, probe.required) {
-            (Support::Yes, _) => Self::Ok,
-            (Support::No { .. }, false) => Self::Limited,
-            (Support::No { .. }, true) => Self::Missing,
-        }
-    }
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Limited => "limited",
-            Self::Missing => "missing",
-        }
-    }
-
-    /// The parameter of the terminal's sequence that selects a colour (ECMA-48, SGR): green, yellow, red.
-    const fn colour_code(self) -> u8 {
-        match self {
-            Self::Ok => 32,
-            Self::Limited => 33,
-            Self::Missing => 31,
-        }
-    }
 }
 
 impl CheckReport {

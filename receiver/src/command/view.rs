@@ -1,6 +1,7 @@
 //! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier, or that arrive now.
 
 mod listen;
+mod serve;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,6 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use sidewinder_base::exit::{ExitCause, Failure};
 use sidewinder_base::terminal::{print_notice, supports_colour};
@@ -22,22 +22,19 @@ use sidewinder_render::{
     match_renamed_binaries, merge, write, write_page,
 };
 use sidewinder_report::{encode, import};
+use sidewinder_server::PageResponse;
 use sidewinder_server::annotate::Annotator;
 use sidewinder_server::live::split_view;
-use sidewinder_server::{Handler, PageResponse, Server};
 use sidewinder_text::ExternalText;
-use tokio::runtime::{Handle, Runtime};
 use tracing::level_filters::LevelFilter;
 
+use self::serve::{POLL_INTERVAL, serve_privately, start_runtime};
 use super::tables::print_tables;
 use super::{
     CommandResult, code, is_read, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns,
 };
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::output::{Output, OutputFormat};
-
-/// How often the stop flag is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     log_to_stderr(LevelFilter::WARN);
@@ -219,21 +216,4 @@ fn document(profile: &Profile) -> DocumentBuilder {
     let mut document = DocumentBuilder::default();
     document.update(profile, &profile.samples);
     document
-}
-
-fn start_runtime() -> Result<Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(|error| Failure::runtime("can't start threads", error))
-}
-
-/// Serves pages on the loopback interface, below a random path, which keeps them from other users of the machine. Returns the URL,
-/// without a slash at its end.
-fn serve_privately(pages: Arc<Handler>, runtime: &Handle) -> io::Result<(Server, String)> {
-    let root = format!("/{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
-    let handler: Arc<Handler> = {
-        let root = root.clone();
-        Arc::new(move |path| pages(path.strip_prefix(&root)?))
-    };
-    let (server, address) = Server::start_on_free_port(handler, runtime)?;
-    Ok((server, format!("http://{address}{root}")))
 }

@@ -454,9 +454,9 @@ mod tests {
             (segments + last.segments.len(), last.unbuilt.len())
         };
         let (segments, unbuilt) = build(u64::MAX);
-        assert!(segments > 8 && unbuilt == 0, "{segments}, {unbuilt}");
+        assert!(segments > 4 && unbuilt == 0, "{segments}, {unbuilt}");
         let (segments, unbuilt) = build(0);
-        assert!(segments == 0 && unbuilt > 8, "{segments}, {unbuilt}");
+        assert!(segments == 0 && unbuilt > 4, "{segments}, {unbuilt}");
     }
     #[test]
     fn the_functions_of_a_debug_file_are_in_the_table() {

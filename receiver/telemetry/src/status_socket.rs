@@ -25,7 +25,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::{debug, info};
 
-use self::place::BoundSocket;
+use self::place::{BoundSocket, is_trusted};
 pub use self::query::{StatusResponses, query_all};
 use super::status;
 use crate::stats::ServiceStats;
@@ -57,7 +57,7 @@ impl StatusSocket {
         document: Arc<dyn Fn() -> String + Send + Sync>,
         runtime: &Handle,
     ) -> io::Result<Self> {
-        let mut socket = place::bind(&directories)?;
+        let mut socket = bind(&directories)?;
         let accept_task = runtime.spawn(async move {
             loop {
                 debug!(socket = %socket, "serving the status");
@@ -66,7 +66,7 @@ impl StatusSocket {
                 }
                 info!(socket = %socket, "the status socket was removed: opening another");
                 socket = loop {
-                    match place::bind(&directories) {
+                    match bind(&directories) {
                         Ok(socket) => break socket,
                         Err(_) => tokio::time::sleep(check_interval).await,
                     }
@@ -117,6 +117,11 @@ async fn removed(path: Option<&Path>, check_interval: Duration) {
     }
 }
 
-fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
+/// Binds a socket, and removes what profilers that were killed have left beside it.
+fn bind(directories: &[PathBuf]) -> io::Result<BoundSocket> {
+    let socket = place::bind(directories)?;
+    if let Some(directory) = socket.directory() {
+        query::remove_dead_sockets(directory, geteuid());
+    }
+    Ok(socket)
 }

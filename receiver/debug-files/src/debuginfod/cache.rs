@@ -15,7 +15,7 @@ use sidewinder_base::disk_cache::{
     CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
 };
 
-use super::{Artifact, BuildIdText};
+use super::artifact::{Artifact, BuildIdText};
 
 /// How long it is remembered that no server has a file, as by elfutils' client.
 const ABSENT_FOR: Duration = Duration::from_secs(10 * 60);

@@ -4,14 +4,15 @@
 //! server; who names frames asks [what is known](Debuginfod::poll) or [waits](Debuginfod::wait), for a bounded time in all. A server
 //! that doesn't answer isn't asked again for ten minutes, which is logged once. See `debuginfod(8)` for the protocol.
 
+mod artifact;
 mod cache;
+mod error;
 mod server;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -22,12 +23,13 @@ use std::time::{Duration, Instant, SystemTime};
 use sidewinder_base::lock::lock;
 use sidewinder_base::privilege;
 use sidewinder_config::TlsClient;
-use sidewinder_otlp::send::{DownloadLimits, DownloadOptions, Proxies, ProxyError};
-use sidewinder_symbolize::Image;
-use sidewinder_text::ExternalText;
+use sidewinder_otlp::send::{DownloadLimits, DownloadOptions, Proxies};
 use tracing::warn;
 
+use self::artifact::{Artifact, FetchOutcome};
+pub use self::artifact::{BuildIdText, Fetched};
 use self::cache::{CACHE_BYTES_MAX, Cache};
+pub use self::error::DebuginfodError;
 use self::server::{Fetcher, Outages};
 
 /// How many files are downloaded at once.
@@ -40,54 +42,6 @@ const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 const SOURCE_BYTES_MAX: u64 = 2 << 20;
 /// The longest path of a source file that is asked for, in bytes.
 const SOURCE_PATH_BYTES_MAX: usize = 4096;
-
-/// A build ID in hexadecimal digits: a part of URLs, and the name of a directory.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BuildIdText(String);
-
-impl BuildIdText {
-    /// `None` if it is not 2 to 64 bytes in lower-case digits.
-    pub fn new(text: &str) -> Option<Self> {
-        let is_digit = |digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
-        let is_id =
-            (4..=128).contains(&text.len()) && text.len().is_multiple_of(2) && text.bytes().all(is_digit);
-        is_id.then(|| Self(text.to_owned()))
-    }
-
-    fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// What servers have of a binary.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Artifact {
-    /// Its debug file.
-    DebugInfo,
-    /// A source file that it was compiled from, by the absolute path in its debug information.
-    Source(String),
-}
-
-/// A downloaded file.
-#[derive(Clone, Debug)]
-pub struct Fetched {
-    /// Open for reading.
-    pub file: Arc<File>,
-    /// The file that it shares debug information with (`.gnu_debugaltlink`).
-    pub(crate) alternate: Option<Arc<File>>,
-}
-
-impl Fetched {
-    /// The file, to be read for names and lines.
-    pub fn image(&self) -> Image {
-        Image::from(Arc::clone(&self.file))
-    }
-
-    /// The file that it shares debug information with, likewise.
-    pub fn alternate_image(&self) -> Option<Image> {
-        self.alternate.clone().map(Image::from)
-    }
-}
 
 /// The servers to ask, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,37 +64,6 @@ impl FromStr for ServerUrls {
             None => Ok(Self(urls)),
         }
     }
-}
-
-/// Why servers can't be asked.
-#[derive(Debug, thiserror::Error)]
-pub enum DebuginfodError {
-    /// No server is named.
-    #[error("DEBUGINFOD_URLS names no server")]
-    NoUrls,
-    /// `DEBUGINFOD_URLS` is not a list of URLs, and why.
-    #[error("in DEBUGINFOD_URLS, {0}")]
-    WrongUrls(String),
-    /// The environment names a proxy that can't be used.
-    #[error(transparent)]
-    Proxy(#[from] ProxyError),
-    /// Nothing says where the cache is.
-    #[error("there is no directory for downloaded files: HOME and DEBUGINFOD_CACHE_PATH are not set")]
-    NoDirectory,
-    /// The cache's directory can't be used.
-    #[error("can't create {}", ExternalText::new(.0))]
-    Cache(PathBuf, #[source] std::io::Error),
-    /// The URL of a server can't be used.
-    #[error("can't use {url}")]
-    Server {
-        /// The URL.
-        url: String,
-        /// What is wrong with it, or with TLS.
-        source: sidewinder_otlp::send::ConnectionError,
-    },
-    /// A thread that downloads can't be started.
-    #[error("can't start a thread")]
-    Thread(#[source] std::io::Error),
 }
 
 /// What became of what was asked for.
@@ -250,13 +173,6 @@ struct State {
 }
 
 type Request = (BuildIdText, Artifact);
-
-/// What became of one request.
-enum FetchOutcome {
-    Found(Fetched),
-    Absent,
-    Failed,
-}
 
 impl Debuginfod {
     /// Opens the cache and starts the threads.

@@ -12,8 +12,9 @@ use sidewinder_unwind::debug_file::AlternateReference;
 use tokio::runtime::Runtime;
 use tracing::warn;
 
+use super::artifact::{Artifact, BuildIdText, FetchOutcome, Fetched};
 use super::cache::{Cache, Cached};
-use super::{Artifact, BuildIdText, DebuginfodError, FetchOutcome, Fetched};
+use super::error::DebuginfodError;
 use crate::SeekableContent;
 
 /// How long a server that failed is not asked.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sidewinder_process::ContainerNames;
 
-use super::{CONTAINER_BYTES_MAX, ENTRIES_MAX, entries, json, read, text};
+use super::files::{CONTAINER_BYTES_MAX, ENTRIES_MAX, entries, json, read, text};
 
 /// The largest list that is read.
 const LIST_BYTES_MAX: u64 = 16 << 20;

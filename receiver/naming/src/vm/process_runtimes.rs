@@ -9,11 +9,12 @@ use sidewinder_bpf::VmFunction;
 use sidewinder_message::RuntimeSource;
 use sidewinder_vm::{Code, FunctionError};
 
-use super::BATCH_MAX;
 use super::counts::VmObstacle;
 use super::key::FunctionKey;
 use crate::source_maps::ProcessSourceMaps;
 
+/// The most functions that are read at once: as many as a deep stack has. As many again that waited are read with them.
+pub(super) const BATCH_MAX: usize = 1024;
 /// How long the memory of a process is not read again after a failure: the first time, and at most. It doubles each time.
 pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);

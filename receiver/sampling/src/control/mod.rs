@@ -93,6 +93,18 @@ pub struct ControlCounts {
 }
 
 impl Control {
+    /// What the data part reads, as of now.
+    pub(crate) fn view(&mut self) -> ProcessView<'_> {
+        ProcessView {
+            processes: &self.processes,
+            membership: &self.membership,
+            replacements: &self.publication.replacements,
+            files: &mut self.files.table,
+            binaries: &self.files.binaries,
+            runtimes: &self.runtimes,
+        }
+    }
+
     /// Opens the side band, and starts the threads that build tables and read the memory of processes.
     pub(super) fn new(
         mut options: SamplingOptions,

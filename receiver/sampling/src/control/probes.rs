@@ -9,6 +9,7 @@
 //!
 //! A probe at a tracepoint of the kernel is attached once, for all tasks.
 
+mod probe_error;
 mod resolver;
 
 use std::collections::{HashMap, HashSet};
@@ -18,72 +19,17 @@ use std::time::{Duration, Instant};
 use sidewinder_base::causes::error_chain;
 use sidewinder_base::file_version::FileVersion;
 use sidewinder_base::supervise::ThreadSupervisor;
-use sidewinder_bpf::{OperandPlace, ProbeOperand, Profiler, TracepointError, UserProbeError};
+use sidewinder_bpf::Profiler;
 use sidewinder_kind::SampledProbe;
 use sidewinder_process::{Pid, ProcessKey};
-use sidewinder_symbolize::{Operand, OperandAt};
-use thiserror::Error;
 use tracing::{debug, warn};
 
+pub(crate) use self::probe_error::ProbeError;
 use self::resolver::{ProbeResolver, ResolvedProbe};
-use crate::user_probe::{PlaceError, UserProbe};
+use crate::user_probe::UserProbe;
 
 /// How long startup waits for the files of probes to be found and read.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Why a probe is not attached.
-#[derive(Debug, Error)]
-pub enum ProbeError {
-    #[error("no profiled process has the file")]
-    NoFile,
-    #[error("the file of process {pid} can't be opened")]
-    Open { pid: Pid, source: sidewinder_process::OpenError },
-    #[error("the file of process {pid} has no matching place")]
-    Place { pid: Pid, source: PlaceError },
-    #[error("can't attach it to the file of process {pid}")]
-    Attach { pid: Pid, source: UserProbeError },
-    #[error("can't attach it to the tracepoint")]
-    Tracepoint(#[source] TracepointError),
-}
-
-impl ProbeError {
-    /// What the user can do about it.
-    pub(crate) fn next_step(&self) -> &'static str {
-        match self {
-            Self::NoFile => {
-                "give the path as the profiled process sees it: `ls -l /proc/PID/root/PATH`, /proc/PID/maps"
-            }
-            Self::Open { .. } => {
-                "look with `ls -l /proc/PID/root/PATH` what is there, and whether sidewinder may read it"
-            }
-            Self::Place { source: PlaceError::Value(_), .. } => {
-                "omit value=, or use another argument: `readelf -n FILE` lists those of static probes"
-            }
-            Self::Place { .. } => {
-                "`nm -C FILE`, `nm -D FILE` or `readelf -n FILE` list what can be probed; a stripped file has few names"
-            }
-            Self::Attach { source, .. } if source.is_permission_denied() => {
-                "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing"
-            }
-            Self::Tracepoint(TracepointError::Missing { .. }) => {
-                "`bpftool btf dump file /sys/kernel/btf/vmlinux | grep btf_trace_` or `perf list tracepoint` list what there is"
-            }
-            Self::Tracepoint(TracepointError::NoNumber { .. } | TracepointError::UnknownArguments(_)) => {
-                "leave out value= to count hits, or use an argument that is a number"
-            }
-            Self::Tracepoint(source) if source.is_permission_denied() => {
-                "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing"
-            }
-            Self::Tracepoint(_) => "`sidewinder check` says whether this kernel has programs at tracepoints",
-            Self::Attach { .. } => "`sidewinder check` says whether this kernel can place probes in programs",
-        }
-    }
-
-    /// A file that is missing says less than one that has no such function.
-    const fn is_missing_file(&self) -> bool {
-        matches!(self, Self::NoFile | Self::Open { source: sidewinder_process::OpenError::NotFound, .. })
-    }
-}
 
 /// The probes, and where they are attached.
 #[derive(Debug)]
@@ -243,13 +189,4 @@ impl Probes {
         let spec = tracked.probe.spec.as_ref()?.to_string();
         Some((spec, tracked.failure.take().unwrap_or(ProbeError::NoFile)))
     }
-}
-
-fn operand_for_programs(operand: Operand) -> ProbeOperand {
-    let place = match operand.at {
-        OperandAt::Constant(value) => OperandPlace::Constant(value),
-        OperandAt::Register(register) => OperandPlace::Register(register),
-        OperandAt::Memory { register, offset } => OperandPlace::Memory { register, offset },
-    };
-    ProbeOperand { place, bits: operand.bits, is_signed: operand.is_signed }
 }

@@ -7,7 +7,6 @@ use sidewinder_process::{ExecutableMapping, FileId, FileTable, OpenedFile, Pid, 
 use sidewinder_tables::Binaries;
 use sidewinder_unwind::Rule;
 
-use super::Control;
 use super::membership::Membership;
 use super::processes::ProcessTracker;
 use super::replacements::MappingReplacements;
@@ -17,25 +16,12 @@ use super::runtimes::{RuntimeTracker, VmCode};
 ///
 /// Nothing here changes what control knows. The exception is a cache: identifying a file for the first time opens it.
 pub(crate) struct ProcessView<'a> {
-    processes: &'a ProcessTracker,
-    membership: &'a Membership,
-    replacements: &'a MappingReplacements,
-    files: &'a mut FileTable,
-    binaries: &'a Binaries,
-    runtimes: &'a RuntimeTracker,
-}
-
-impl Control {
-    pub(crate) fn view(&mut self) -> ProcessView<'_> {
-        ProcessView {
-            processes: &self.processes,
-            membership: &self.membership,
-            replacements: &self.publication.replacements,
-            files: &mut self.files.table,
-            binaries: &self.files.binaries,
-            runtimes: &self.runtimes,
-        }
-    }
+    pub(super) processes: &'a ProcessTracker,
+    pub(super) membership: &'a Membership,
+    pub(super) replacements: &'a MappingReplacements,
+    pub(super) files: &'a mut FileTable,
+    pub(super) binaries: &'a Binaries,
+    pub(super) runtimes: &'a RuntimeTracker,
 }
 
 impl<'a> ProcessView<'a> {
@@ -107,7 +93,7 @@ impl<'a> ProcessView<'a> {
     }
 }
 
-/// What the data part asks of the control part. [`Control::answer`] does it.
+/// What the data part asks of the control part. Control answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     /// Open the events of a container of the pod.

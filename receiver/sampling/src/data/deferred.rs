@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod agreement;
 mod code;
+mod code_lookup;
 mod groups;
 mod guess;
 mod walk;
@@ -22,8 +23,9 @@ use sidewinder_bpf::{SampleRecord, StackPiece, StackSnapshot};
 use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 
 pub(super) use self::code::ProcessCode;
+pub(super) use self::code_lookup::MissingRule;
 pub(super) use self::groups::{VmGroups, without_group_ends};
-pub(super) use self::walk::{MissingRule, walk};
+pub(super) use self::walk::walk;
 
 /// How long a deferred walk waits for tables.
 const TABLE_TIMEOUT: Duration = Duration::from_secs(5);

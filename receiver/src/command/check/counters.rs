@@ -7,7 +7,7 @@ use sidewinder_base::causes::error_chain;
 use sidewinder_bpf::probe_counter;
 use sidewinder_kind::{Counter, CounterSource};
 
-use super::ProbeStatus;
+use super::probe_status::ProbeStatus;
 
 /// A counter, and why it can't be sampled here; `None` if it can.
 pub(super) struct CounterReport {

@@ -23,8 +23,8 @@ use sidewinder_vm::{
     TargetProcess, Unsupported, describe, describe_walked, detect, find_runtimes,
 };
 
+use super::limit::architecture_limit;
 use super::native::NativeReport;
-use super::runtimes::architecture_limit;
 use crate::runtime_advice::{MEMORY_ADVICE, for_process};
 
 /// How long to wait for the mappings or for memory of a process.

@@ -2,46 +2,17 @@
 
 use std::fmt::Write as _;
 
-use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::{Value, json};
 use sidewinder_text::ExternalText;
-use sidewinder_vm::{Finding, RUNTIMES, Runtime, RuntimeDescription, RuntimeSet};
+use sidewinder_vm::{Finding, RUNTIMES, RuntimeDescription, RuntimeSet};
 
-use super::ProbeStatus;
+use super::limit::{Limit, architecture_limit};
 use super::native::{NativeReport, StrippedFile};
+use super::probe_status::ProbeStatus;
 use super::process::{Obstacle, ProcessReport, RuntimeReport};
-use crate::runtime_advice::MEMORY_ADVICE;
 
 /// The most files without symbols that are shown of a process.
 const STRIPPED_SHOWN: usize = 5;
-
-/// What limits a runtime here: what is lost, and the next step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Limit {
-    pub(super) why: &'static str,
-    pub(super) next: &'static str,
-}
-
-/// What limits walked runtimes here: they are found in the files of their processes.
-pub(super) fn file_limit() -> Option<Limit> {
-    let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
-    (!is_held).then_some(Limit {
-        why: "can't open files of other users' processes or, with kernel.yama.ptrace_scope, of this user's",
-        next: MEMORY_ADVICE,
-    })
-}
-
-/// What limits a runtime whose frames can't be walked on this architecture.
-const NOT_WALKED: Limit = Limit {
-    why: "not supported on this architecture yet: stacks show only native frames, and end in code that it generates",
-    next: "profile it on x86-64 instead",
-};
-
-/// What limits this runtime on this architecture.
-pub(super) fn architecture_limit(runtime: Runtime) -> Option<Limit> {
-    let is_walked = !RuntimeSet::ALL.has(runtime) || RuntimeSet::WALKED.has(runtime);
-    (!is_walked).then_some(NOT_WALKED)
-}
 
 /// The state of a row, why it is limited here, and the next steps.
 fn row_state(

@@ -18,7 +18,7 @@ use sidewinder_server::live::LiveView;
 use sidewinder_text::ExternalText;
 use tracing::warn;
 
-use super::{POLL_INTERVAL, serve_privately, start_runtime};
+use super::serve::{POLL_INTERVAL, serve_privately, start_runtime};
 use crate::command::{CommandResult, is_read, stop_flag_in_terminal};
 
 /// The port of OTLP over gRPC.

@@ -19,8 +19,6 @@ use rustix::process::{Uid, geteuid};
 use sidewinder_text::ExternalText;
 use tracing::debug;
 
-use super::query::remove_dead_sockets;
-
 /// Root's directory.
 const RUN: &str = "/run/sidewinder";
 /// The name of each socket's file: this prefix, a random UUID, because process IDs repeat across PID namespaces, and `.sock`.
@@ -53,6 +51,11 @@ pub(super) fn socket_files(directory: &Path, user: Uid) -> Vec<PathBuf> {
     named.filter(|entry| entry.metadata().is_ok_and(is_ours)).map(|entry| entry.path()).collect()
 }
 
+/// Whether a process of this user may ask, or answer: it is ours or root's.
+pub(super) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
+}
+
 /// Whether only this user and root can remove and rename this user's files in a directory.
 fn is_safe(directory: &Path, user: Uid) -> bool {
     const STICKY: u32 = 0o1000;
@@ -76,8 +79,17 @@ enum Place {
     Abstract(String),
 }
 
-/// Binds a socket in the first directory that is safe and takes it, or an abstract one. Removes what profilers that were killed have
-/// left there.
+impl BoundSocket {
+    /// The directory of its file; `None` for an abstract one.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(path) => path.parent(),
+            Place::Abstract(_) => None,
+        }
+    }
+}
+
+/// Binds a socket in the first directory that is safe and takes it, or an abstract one.
 ///
 /// # Errors
 /// If the kernel refuses an abstract one, too.
@@ -90,10 +102,7 @@ pub(super) fn bind(directories: &[PathBuf]) -> io::Result<BoundSocket> {
     }
     for directory in directories.iter().filter(|directory| is_safe(directory, user)) {
         match bind_file(directory, uuid.trim()) {
-            Ok(socket) => {
-                remove_dead_sockets(directory, user);
-                return Ok(socket);
-            }
+            Ok(socket) => return Ok(socket),
             Err(error) => {
                 let directory = ExternalText::new(directory);
                 debug!(%directory, error = &error as &dyn std::error::Error, "no socket");

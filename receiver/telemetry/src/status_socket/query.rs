@@ -18,8 +18,7 @@ use rustix::process::{Uid, geteuid};
 use serde_json::Value;
 use sidewinder_text::ExternalText;
 
-use super::is_trusted;
-use super::place::{ABSTRACT_PREFIX, directories, socket_files};
+use super::place::{ABSTRACT_PREFIX, directories, is_trusted, socket_files};
 
 /// How long a full queue of connections may stay full.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);

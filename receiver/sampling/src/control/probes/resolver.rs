@@ -13,12 +13,12 @@ use sidewinder_address::FileOffset;
 use sidewinder_base::file_version::FileVersion;
 use sidewinder_base::privilege;
 use sidewinder_base::supervise::ThreadSupervisor;
-use sidewinder_bpf::UserProbeSite;
+use sidewinder_bpf::{OperandPlace, ProbeOperand, UserProbeSite};
 use sidewinder_config::ProbePoint;
 use sidewinder_process::{OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
-use sidewinder_symbolize::Image;
+use sidewinder_symbolize::{Image, Operand, OperandAt};
 
-use super::{ProbeError, operand_for_programs};
+use super::probe_error::ProbeError;
 use crate::user_probe::{ProgramProbe, UserProbe, find_places};
 
 /// How long a thread may take for one process: symbol tables may have millions of names.
@@ -175,4 +175,13 @@ impl PlaceFinder {
         self.places.insert((index, key), Arc::clone(&places));
         Ok((key, file, places))
     }
+}
+
+fn operand_for_programs(operand: Operand) -> ProbeOperand {
+    let place = match operand.at {
+        OperandAt::Constant(value) => OperandPlace::Constant(value),
+        OperandAt::Register(register) => OperandPlace::Register(register),
+        OperandAt::Memory { register, offset } => OperandPlace::Memory { register, offset },
+    };
+    ProbeOperand { place, bits: operand.bits, is_signed: operand.is_signed }
 }

@@ -18,8 +18,9 @@ use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
 };
 
+use super::code_lookup::{CodeLocation, CodeLookup};
 use super::groups::VmGroups;
-use super::walk::{CodeLocation, CodeLookup, walk};
+use super::walk::walk;
 use crate::VmCode;
 
 const FRAME_LIMIT: u32 = 12;

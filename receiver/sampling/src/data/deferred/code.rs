@@ -7,7 +7,7 @@ use sidewinder_bpf::{Profiler, WalkedRuntime};
 use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
-use super::walk::{CodeLocation, CodeLookup};
+use super::code_lookup::{CodeLocation, CodeLookup};
 use crate::{ProcessView, VmCode};
 
 /// The code of a process.

@@ -5,7 +5,7 @@ use sidewinder_bpf::{SEARCH_WORDS, StackSnapshot, UNPROVEN_FRAME_BYTES_MAX, code
 use sidewinder_unwind::call_before;
 use sidewinder_unwind_table::{Architecture, Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule};
 
-use super::walk::{CodeLocation, CodeLookup, MissingRule};
+use super::code_lookup::{CodeLocation, CodeLookup, MissingRule};
 
 /// Guesses the caller of code that no rule covers, as `c/unwind.bpf.h` does.
 ///
