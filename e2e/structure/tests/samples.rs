@@ -10,13 +10,13 @@ type Sources = BTreeMap<&'static str, &'static str>;
 
 fn read(sources: &Sources) -> Crate {
     let read_file = |path: &Path| sources.get(path.to_str()?).map(ToString::to_string);
-    Crate::read(Path::new("lib.rs"), &read_file).unwrap()
+    Crate::read(Path::new("lib.rs"), &read_file).expect("the samples are Rust")
 }
 
 /// Each import as `FILE <- FILE: NAME`.
 fn imports_of(sources: &Sources) -> Vec<String> {
     let source = read(sources);
-    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let text = |path: &Path| path.display().to_string();
     imports(&source)
         .iter()
         .map(|import| format!("{} <- {}: {}", text(import.by), text(import.from), import.name))

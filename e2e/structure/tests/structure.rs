@@ -122,7 +122,7 @@ const WITHOUT_CIRCLES: &[&str] = &["bpf", "config", "e2e", "otlp", "receiver"];
 const CRATE_LINES_MAX: usize = 12_000;
 
 fn workspace() -> Workspace {
-    Workspace::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap()
+    Workspace::of(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("cargo describes this workspace")
 }
 
 fn short(name: &str) -> &str {

@@ -55,7 +55,7 @@ fn hash(value: &ResourceValue) -> ResourceValue {
         ResourceValue::Int(number) => Sha256::digest(number.to_le_bytes()),
         ResourceValue::Bool(flag) => Sha256::digest([u8::from(*flag)]),
     };
-    ResourceValue::Text(hex::encode(&digest))
+    ResourceValue::Text(hex::encode(digest))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Cache {
             Artifact::DebugInfo => "debuginfo".to_owned(),
             // Versions of elfutils differ in how they name these.
             Artifact::Source(path) => {
-                format!("source-sidewinder-{}", hex::encode(&Sha256::digest(path.as_bytes())))
+                format!("source-sidewinder-{}", hex::encode(Sha256::digest(path.as_bytes())))
             }
         };
         self.directory.join(id.as_str()).join(name)
