@@ -120,7 +120,8 @@ shows("what is shown can be saved in every form", async (page) => {
   await rename(kept("live-profile.html"), written("live-saved.html"));
   const saved = await open(browser, "live-saved.html");
   const inFile = await samples(saved);
-  assert.ok(Math.abs(inFile - shown) <= 0.02 * shown, `${inFile} of ${shown}: the newest slice goes on`);
+  // Samples from before the pause still arrive, 499 of each second: those of half a second.
+  assert.ok(shown * 0.98 <= inFile && inFile <= shown + 250, `${inFile} of ${shown}`);
   assert.equal(await saved.getByRole("region", { name: "Live" }).count(), 0);
   assert.deepEqual(saved.complaints, []);
   await saved.context().close();
