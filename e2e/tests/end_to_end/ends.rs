@@ -118,9 +118,8 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
     };
     let binding = received.events().filter(|event| passes(event, "_dl_fixup")).count();
     // A vfork that a signal interrupts has its return address in a register, which only the signal's frame holds.
-    let is_lost = |event: &DecodedEvent<'_>| {
-        event.sample.outcome() == Some("register_lost") && !passes(event, "__vfork")
-    };
+    let is_lost =
+        |event: &DecodedEvent<'_>| event.sample.outcome() == Some("register_lost") && !passes(event, "vfork");
     let mut judge = Judge::default();
     let lost: Vec<_> = received.events().filter(is_lost).map(|event| judge.describe(&event)).collect();
     eprintln!("{binding} of {all} stacks bind a symbol; {} lost a register", lost.len());
