@@ -136,7 +136,7 @@ fn description(row: &Key) -> String {
         KeySupport::Supported => {}
         KeySupport::NotYet { .. } => text += " Accepted, but has no effect in this version.",
         KeySupport::Refused { instead, .. } => {
-            text += &format!(" Not supported in this version:  {instead}.");
+            text += &format!(" Not supported in this version: {instead}.");
         }
         KeySupport::Ignored { why } => text += &format!(" No effect: {why}."),
     }
